@@ -46,8 +46,8 @@ setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
 
 $(VENV)/.stamp: pyproject.toml scripts/make_venv.py
-	@echo "setting up: what Forge and its tests need goes into $(VENV), once; about a minute"
-	@$(PYTHON) scripts/make_venv.py $(VENV) --group dev
+	@echo "setting up: what Forge and its tests need goes into $(VENV), once; some minutes, most of it downloads"
+	@began=$$(date +%s); $(PYTHON) scripts/make_venv.py $(VENV) --group dev && echo "that took $$(( $$(date +%s) - began )) seconds"
 	@touch $@
 
 $(BENCH)/.stamp: pyproject.toml benchmarks/requirements.txt scripts/make_venv.py

@@ -1,4 +1,4 @@
-"""Installs the servers and clients of others (MCP, ACP) that the tests meet, into build/foreign.
+"""Installs the servers and clients of others (MCP, ACP, OpenID Connect) that the tests meet, into build/foreign.
 
 Takes the exact versions of tests/mcp/foreign/{requirements.txt,langchain.txt,package.json} and the caller's own
 settings of pip and npm. Gives one directory laid out like an activated virtual environment: `bin` holds python, node

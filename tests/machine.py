@@ -44,6 +44,6 @@ def forget_environment() -> None:
 
 def forget_model_servers(replace: Callable[[Any, str, Any], None] = setattr) -> None:
     """Nobody listens on the usual ports of model servers. `replace`: as `setattr`."""
-    from golem_forge.agent.model import setup
+    from golem_forge.agent.model import local_servers
 
-    replace(setup, "LOCAL_PORTS", ())
+    replace(local_servers, "LOCAL_PORTS", ())

@@ -157,10 +157,12 @@ def terminal() -> Iterator[Callable[..., Any]]:
     """`terminal(desk, *words)`: the command on a terminal of its own, a `tests/ui/terminal` screen."""
     opened: list[Terminal] = []
 
-    def start(desk: Desk, *words: str, cwd: Path | None = None, **environ: str) -> Any:
-        env = desk.environ | environ
-        spawn = desk.ready.on_a_terminal
-        opened.append(Terminal(["forge", *words], cwd=cwd or desk.root, env=env, columns=120, rows=40, spawn=spawn))
+    def start(
+        desk: Desk, *words: str, cwd: Path | None = None, size: tuple[int, int] = (120, 40), **environ: str
+    ) -> Any:
+        env, (columns, rows) = desk.environ | environ, size
+        spawn, cwd = desk.ready.on_a_terminal, cwd or desk.root
+        opened.append(Terminal(["forge", *words], cwd=cwd, env=env, columns=columns, rows=rows, spawn=spawn))
         return opened[-1]
 
     yield start

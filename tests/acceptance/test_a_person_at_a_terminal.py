@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, write: Writ
     child = write()
     card = child.before
     assert "-buy milk" in card and "+buy bread" in card
-    assert "risk medium" in card and "write /workspace/notes.txt" in card and "why asked" in card
+    assert "risk medium" in card and "/workspace/notes.txt +1 −1" in card and "Writing in /workspace asks." in card
     child.sendline("y")
     assert finish(child) == 0
     assert (project / "notes.txt").read_text() == "buy bread\n"
@@ -100,7 +101,7 @@ def test_any_other_key_asks_again(project: Path, write: Write) -> None:
     child.sendline("x")
     child.expect(CARD)
     child.sendline("w")
-    child.expect("zone /workspace says ask for write")
+    child.expect("Writing in /workspace asks.")
     child.expect(CARD)
     child.sendline("")
     assert finish(child) == 3
@@ -138,9 +139,9 @@ def test_an_edit_is_validated_and_then_runs(project: Path, write: Write) -> None
 
 def test_always_is_remembered_listed_and_revoked(project: Path, write: Write, forge: Forge) -> None:
     child = write("one\n")
-    lines = [line for line in child.before.splitlines() if "approve and remember" in line and "always" in line]
-    assert lines
-    child.sendline(lines[0].split()[0])
+    number = re.search(r"(\d) always, in \S+remembered.yaml: write /workspace/notes.txt", child.before)
+    assert number
+    child.sendline(number[1])
     assert finish(child) == 0
     assert forge(project, "call", "write_file", "--path", "notes.txt", "--content", "two\n").returncode == 0
     listed = forge(project, "rules", "list", "--json").stdout

@@ -212,7 +212,7 @@ def test_only_a_person_acts_on_the_runbook(copied: Callable[[str], Any]) -> None
         terminal.wait_for("operator on scripted")
         terminal.settle()
         terminal.enter("What is wrong?")
-        terminal.wait_for("✗ restart - tool_not_found")
+        terminal.wait_for('✗ restart service="web" - tool_not_found')
         terminal.wait_for("That is for you to do: /restart --service web")
         terminal.settle()
         assert state(example.root) == {"web": "down", "database": "running"}
@@ -255,7 +255,7 @@ def test_research_over_a_server_that_may_do_more_than_the_worker(copied: Callabl
     ran = example.forge("run", "Does coffee in the evening hurt?")
 
     assert ran.returncode == 0 and ran.stdout.startswith("No coffee in the six hours before bed"), ran.stderr
-    assert "✗ papers__remove - policy_denied: 'papers__remove' is blocked by policy (" in ran.stderr
+    assert "policy_denied: 'papers__remove' is blocked by policy (" in ran.stderr
     assert "(coffee-and-sleep)" in (example.root / "notes" / "coffee.md").read_text()
     assert (example.root / "library" / "coffee-and-sleep.md").exists()
     hidden = example.forge("call", "papers__publish", "--name", "decaf", "--approval", "approve_all")

@@ -121,7 +121,7 @@ FURTHER: dict[str, tuple[int, dict[str, str], list[str], str]] = {
         2,
         program(),
         ["--set", "approval.mode=bogus", "go"],
-        "expected one of interactive, strict, contained, approve_all, auto_deny, got 'bogus'",
+        "expected one of interactive, strict, contained, plan, approve_all, auto_deny, got 'bogus'",
     ),
     "W48: two inputs": (2, program(), ["--input", "x", "--file", "y"], "given twice: by --input and by --file"),
     "no input": (2, program(), ["-i", " "], "the input is empty: give it as words, with --input or --file"),

@@ -121,7 +121,7 @@ def test_killed_while_an_approval_is_open(program: Any, marker: str, terminal: C
     )
     with terminal(program, "run", "-m", "scripted:s.yaml", "-i", "begin") as screen:
         screen.wait_for("new.txt")
-        screen.wait_for("why asked")
+        screen.wait_for("Approve?")
         screen.process.kill(signal.SIGKILL)
         screen.wait_end()
     assert marked(marker, 1 + ROOM) == []

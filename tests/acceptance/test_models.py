@@ -75,7 +75,7 @@ def test_the_first_forge_sets_a_model_up_and_the_next_one_uses_it(desk: Desks, p
 
 
 @pytest.mark.parametrize(
-    ("keys", "again"), [(ESC, True), ("\x03", True), ("5\r", False)], ids=["esc", "ctrl-c", "later"]
+    ("keys", "again"), [(ESC, True), ("\x03", True), ("6\r", False)], ids=["esc", "ctrl-c", "later"]
 )
 def test_leaving_setup_changes_nothing_and_the_session_opens(desk: Desks, keys: str, again: bool) -> None:
     place = desk({})
@@ -371,3 +371,39 @@ def test_a_call_written_as_text_is_judged_like_every_call(desk: Desks) -> None:
     assert (ran.code, ran.out) == (0, "I may not.\n"), ran.err
     assert [(call.tool, call.status) for call in place.calls()] == [("write_file", "approval_denied")]
     assert not (place.root / "x.txt").exists()
+
+
+def test_setup_takes_another_address_and_asks_for_the_key_that_it_wants(desk: Desks, provider: WireServer) -> None:
+    provider.models = ("qwen",)
+    place = desk({})
+    child = on_terminal(place, "models", "setup")
+    child.expect("another address[^$]*Number")
+    child.send("5\r")
+    child.expect("Address, like")
+    child.send(f"{provider.url.removeprefix('http://')}\r")
+    child.expect("refused the key")
+    child.expect("Key of this server")
+    child.send(f"{KEY}\r")
+    child.expect("Number or name")
+    child.send("\r")
+    child.expect("openai-compatible:qwen answers")
+    child.expect(pexpect.EOF)
+    assert f"base_url: {provider.url}/v1" in (place.home / "config.yaml").read_text()
+    assert KEY not in everything_written(place)
+    ran = place.forge("run", "hello")
+    assert (ran.code, ran.out) == (0, "OK, here I am.\n"), ran.err
+
+
+def test_models_set_asks_for_an_address_that_nobody_said(desk: Desks, provider: WireServer) -> None:
+    provider.key, provider.models = "", ("qwen",)
+    place = desk({})
+    refused = place.forge("models", "set", "openai-compatible:qwen")
+    assert refused.code == 2 and "--address http://HOST:PORT/v1" in refused.err
+    child = on_terminal(place, "models", "set", "openai-compatible:qwen")
+    child.expect("Address of openai-compatible")
+    child.send(f"{provider.url}\r")
+    child.expect("is your default now, at")
+    child.expect(pexpect.EOF)
+    assert place.forge("run", "hello").out == "OK, here I am.\n"
+    moved = place.forge("models", "set", "openai-compatible:other", "--address", provider.url)
+    assert moved.code == 0 and "does not list other; it has qwen" in moved.out

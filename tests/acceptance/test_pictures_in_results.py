@@ -9,7 +9,9 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
+import pexpect
 import pytest
+from tests.deadlines import PATIENCE
 from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
 
 Desks = Callable[..., Any]
@@ -52,6 +54,7 @@ MODELS = {
     "anthropic": "anthropic:claude-sonnet-5-5",
     "openai": "openai:gpt-5",
     "openrouter": "openrouter:some/model",
+    "google": "google:gemini-3-pro-preview",
     "openai-compatible": "openai-compatible:local",
 }
 
@@ -71,6 +74,8 @@ def pictures_in(request: WireRequest) -> list[str]:
                 found.append(part["image_url"]["url"].removeprefix("data:image/png;base64,"))
             elif part.get("type") == "input_image":  # Responses
                 found.append(part["image_url"].removeprefix("data:image/png;base64,"))
+            elif isinstance(part.get("inline_data"), dict):  # Gemini
+                found.append(part["inline_data"]["data"])
             else:
                 for each in part.values():
                     look(each)
@@ -100,8 +105,10 @@ def shown_and_answered(desk: Desks, provider: str, tool: str = "screenshot", mor
     return place, server
 
 
-@pytest.mark.parametrize("provider", ["anthropic", "openai", "openrouter"])
+@pytest.mark.parametrize("provider", ["anthropic", "openai", "openrouter", "google"])
 def test_a_picture_goes_to_a_model_that_sees_as_its_providers_own_part(desk: Desks, provider: str) -> None:
+    if provider == "google":
+        pytest.importorskip("google.genai")
     place, server = shown_and_answered(desk, provider)
     first, second, resumed = server.requests
     assert pictures_in(first) == []
@@ -175,3 +182,22 @@ def test_a_person_at_a_terminal_reads_size_and_handle(desk: Desks) -> None:
         place = place_for(desk, server, "anthropic")
         ran = place.forge("run", "-t", "normal", "-m", MODELS["anthropic"], "look")
     assert ran.code == 0 and f"image/png, 64 × 48, {len(PICTURE)} bytes, handle out_" in ran.err, ran.err
+
+
+@pytest.mark.parametrize(("term", "begins"), [("xterm-kitty", "\x1b_Ga=T,f=100,q=2"), ("xterm-256color", "")])
+def test_a_terminal_that_can_shows_the_picture_and_no_other_is_sent_one(desk: Desks, term: str, begins: str) -> None:
+    with WireServer([WireTurn(calls=(WireCall(name="screenshot", args={}),)), WireTurn(say="Blue.")] * 2) as server:
+        place = place_for(desk, server, "anthropic")
+        env = place.environ | {"TERM": term}
+        words = ("run", "-m", MODELS["anthropic"], "-a", "approve_all")
+        child = place.ready.expecting(
+            words, cwd=str(place.root), env=env, encoding="utf-8", timeout=PATIENCE, echo=False
+        )
+        child.expect("main on")
+        child.send("look\r")
+        child.expect_exact(f"{begins},c=7,r=3,m=0;{WRITTEN}\x1b\\" if begins else "Blue.")  # drawn beside the answer
+        seen = child.before + child.after
+        child.send("/exit\r")
+        child.expect(pexpect.EOF)
+        seen += child.before
+    assert ("\x1b_G" in seen) is bool(begins) and "\x1b]1337" not in seen and "\x1bPq" not in seen

@@ -164,6 +164,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "store": ("store", "status"),
     "people": ("people", "list"),
     "projects": ("projects", "list"),
+    "audit": ("audit", "export"),
 }
 
 

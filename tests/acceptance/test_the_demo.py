@@ -93,7 +93,7 @@ FORGED = (
     "── create_custom_tool wants to run",
     "│ +commits | cut -d: -f1 | uniq -c",
     "  nobody is here to ask: the demo answers yes, once",
-    "✓ create_custom_tool - Created custom tool 'git-summarize' (draft)",
+    "✓ create_custom_tool git-summarize - Created custom tool 'git-summarize' (draft)",
     "│ provenance: agent (session ",
     "│   | commits | cut -d: -f1 | uniq -c",
     "  nobody is here to ask: the demo answers yes, once",
@@ -104,12 +104,12 @@ FORGED = (
     "✓ apply_patch",
     "changes since it was trusted: below",
     "│ +commits | cut -d: -f1 | sort | uniq -c",
-    "✓ git-summarize - exit 0",
+    "✓ git-summarize since=",
     " 3 Grace",
     "September: five commits, three of them Grace's.",
     "> /git-summarize --since 2025-09-01",
     "▸ git-summarize [human] ",
-    "✓ git-summarize - exit 0",
+    "✓ git-summarize since=",
     " 3 Grace",
     "  Ada: Stamps",
 )
@@ -117,7 +117,7 @@ FORGED = (
 SERVED = "$ python client.py"
 KEPT = [
     "── 6. A program calls tools",
-    '  ▸ read_file (Read file) path="/workspace/notes/day3.txt"',
+    "  ▸ read_file /workspace/notes/day3.txt",
     "✓ run_code - exit 0, 4 calls",
     "Its test replays the calls of the run.",
     "calls: grep_files, read_file",
@@ -181,7 +181,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, 
         "  nobody is here to ask: the demo answers yes, once",
         "✓ apply_patch",
         "✓ run_tests - 3 of 3 passed",
-        "✗ soak_tests - interrupted",
+        "✗ soak_tests minutes=10 - interrupted",
         "The demo pressed Ctrl+C",
         "; 0 are left.",
         "$ forge run --resume last",
@@ -229,7 +229,8 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         terminal.enter("/git-summarize --since 2025-09-01")
         answer(terminal, "git-summarize", "y")
         terminal.wait_for(
-            re.compile(r"> /git-summarize --since 2025-09-01\s+✓ git-summarize exit 0 · approved once"), 20
+            re.compile(r"--since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"),
+            20,
         )
         terminal.enter("/exit")
         for tool in ("stock__count", "stock__take"):
@@ -237,7 +238,7 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         code = terminal.wait_end(40)
         shown = terminal.text
     assert code == 0, shown
-    assert "✓ apply_patch" in shown and "✗ soak_tests - interrupted" in shown
+    assert "✓ apply_patch" in shown and "✗ soak_tests minutes=10 - interrupted" in shown
     assert "The demo pressed Ctrl+C" in shown and "; 0 are left." in shown
     assert "resumed" in shown and "Nothing was changed but what you allowed." in shown and "cart.py | 2 +-" in shown
     assert in_order(at_a_terminal(FORGED), shown.splitlines()) == [], shown
@@ -246,11 +247,17 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
 
 
 def at_a_terminal(lines: Iterable[str]) -> Iterator[str]:
-    """Those that are left where a person answered: a card that is answered folds to one line with its result."""
+    """Those that are left where a person answered: a card that is answered folds to one line with its result, and of
+    what a command wrote for the model only the end is shown."""
     for line in lines:
-        folded = line.startswith(("│", "▸", "── Apply patch", "changes since")) or "wants to run" in line
+        folded = (
+            line.startswith(
+                ("│", "▸", "  Ada: Round", "  Ada: Vouchers", " 3 Grace", "── Apply patch", "changes since")
+            )
+            or "wants to run" in line
+        )
         if not folded and "Yes, please" not in line and "nobody is here" not in line:
-            yield line.replace(" - ", " ", 1) if line.startswith("✓") else line
+            yield line
 
 
 def answer(terminal: Any, tool: str, key: str) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.wire.server import WireServer, WireTurn
+
 MAIN = """\
 ---
 name: main
@@ -70,3 +72,23 @@ def test_w20_a_bare_forge_takes_the_provider_whose_key_is_there(
             screen.enter("/exit")
             assert screen.wait_end() == 0
             assert "canary-key" not in screen.text
+
+
+def test_effort_is_said_by_the_program_the_worker_or_the_command_line(desk: Callable[..., Any]) -> None:
+    with WireServer([WireTurn(say="Hi.")] * 4) as server:
+        address = f"models: {{openai-compatible: {{base_url: '{server.base_url('x')}'}}}}\n"
+        program = "model: openai-compatible:x\nmodel_settings: {effort: low}\n"
+        place = desk({"forge.yaml": program, "main.worker": "---\nname: main\n---\n"})
+        place.home.mkdir()
+        (place.home / "config.yaml").write_text(address)
+        assert place.forge("run", "hi").code == 0
+        worker = "---\nname: main\nmodel_settings: {effort: medium}\n---\n"
+        place.write(**{"main.worker": worker})
+        assert place.forge("run", "hi").code == 0
+        ran = place.forge("run", "--set", "model_settings.effort=high", "hi")
+        assert ran.code == 0, ran.err
+        assert [each.body["reasoning_effort"] for each in server.requests] == ["low", "medium", "high"]
+        refused = place.forge("run", "--set", "model_settings.effort=hihg", "hi")
+        assert refused.code == 2 and "one of low, medium, high" in refused.err
+        refused = place.forge("run", "-m", "openai:gpt-4o", "hi", OPENAI_API_KEY="canary-key-1")
+    assert refused.code == 2 and "openai:gpt-4o does not take `effort`" in refused.err

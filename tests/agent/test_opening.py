@@ -35,7 +35,7 @@ def test_a_wrong_toolset_block_is_named_with_the_keys_of_its_own_level(tmp_path:
 
 
 def test_a_wrong_mode_and_a_missing_directory_are_named(tmp_path: Path) -> None:
-    modes = "interactive, strict, contained, approve_all, auto_deny"
+    modes = "interactive, strict, contained, plan, approve_all, auto_deny"
     assert refused(tmp_path, approval="yolo") == f"approval must be one of {modes}, not 'yolo'"
     assert refused(tmp_path, approval="strikt").endswith("not 'strikt'; did you mean 'strict'?")
     assert refused(tmp_path / "nowhere") == f"no such directory: {tmp_path / 'nowhere'}"

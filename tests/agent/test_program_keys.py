@@ -194,7 +194,7 @@ def test_set_is_the_persons_word_in_an_untrusted_program(root: Path, home: Forge
     [
         (
             "approval.mode=bogus",
-            "--set approval.mode: expected one of interactive, strict, contained, approve_all, auto_deny, got",
+            "--set approval.mode: expected one of interactive, strict, contained, plan, approve_all, auto_deny, got",
         ),
         ("aproval.mode=strict", "--set aproval.mode: aproval: unknown key 'aproval'; did you mean 'approval'?"),
         ("approval.mode", "--set approval.mode: expected key.path=value, like --set approval.mode=strict"),

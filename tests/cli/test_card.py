@@ -56,7 +56,7 @@ def test_a_danger_is_told_once_and_d_shows_all_arguments(on_terminal: Terminal) 
     card, _, more = screen.partition("Approve?")
     assert card.count("is on the danger list") == 1
     assert "all arguments:" in more
-    assert '"timeout_ms": 4321' in more
+    assert "timeout_ms = 4321" in more
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_of_several_effects_those_that_no_rule_covers_are_marked(shell: Shell, o
     rows = [row.strip() for row in screen.splitlines()]
     for row in ("exec cargo check", "exec ls (only reads)", "exec npm ci (no rule covers it)"):
         assert rows.count(row) == 1, screen
-    assert "asked because: base exec: exec npm ci asks unless a rule allows it" in screen
+    assert "why asked: base exec: exec npm ci asks unless a rule allows it" in screen
     assert "cargo check …" not in screen, "nor is what a rule allows offered"
 
 
@@ -170,8 +170,8 @@ def test_a_long_choice_is_broken_between_words_and_cannot_fake_another(
 ) -> None:
     monkeypatch.setattr(approval_prompt, "ask_line", lambda _: "")
     words = [f"word{number:03}" for number in range(40)]
-    approval_prompt.ask_on_terminal(request_of(" ".join(words), "x\n  7  approve and remember (always): y"))
+    approval_prompt.ask_on_terminal(request_of(" ".join(words), "x\n  7 always: y"))
     lines = capsys.readouterr().err.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert " ".join(" ".join(lines).split()).count(" ".join(words)) == 1
-    assert not any(line.startswith("  7  ") for line in lines)
+    assert not any(line.startswith("  7 ") for line in lines)

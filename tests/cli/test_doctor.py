@@ -101,6 +101,15 @@ def test_a_program_and_its_trust(shell):
     assert "approve_all (forge.yaml:1)" in findings(ended, "approval")[0]["text"]
 
 
+def test_hooks_are_named_and_those_of_a_program_wait_for_trust(shell):
+    shell.write("forge.yaml", 'hooks: [{on: after_call, tools: [write_file], run: "ruff format {paths}"}]\n')
+    (hook,) = findings(shell("doctor", "--json"), "hooks")
+    assert hook["state"] == "note" and "after_call" in hook["text"] and hook["fix"] == "read it, then: forge trust"
+    shell("trust", "--yes")
+    (hook,) = findings(shell("doctor", "--json"), "hooks")
+    assert hook["state"] == "ok" and "runs on after_call (forge.yaml" in hook["text"]
+
+
 def test_code_of_a_worker_waits_for_trust(shell):
     shell("init")
     (trust,) = findings(shell("doctor", "--json"), "trust")

@@ -324,3 +324,24 @@ def test_text_that_is_not_unicode_does_not_break_the_log(shell):
 def test_usage(shell, words):
     ended = shell("log", *words)
     assert ended.code == 2 and "--help" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("tamper", "said"),
+    [
+        (lambda text: text.replace('"/workspace/a.txt"', '"/workspace/b.txt"'), "was changed"),
+        (lambda text: "", "1 that the journal names is missing"),
+        (lambda text: text + '{"hash":"0","set":{}}\n', "was changed"),
+        (lambda text: text + '{"hash":"cut sh', None),
+    ],
+    ids=["changed", "taken out", "put in", "cut short by a crash"],
+)
+def test_verify_compares_the_change_log_with_the_journal(in_process, tamper, said):
+    made = in_process("call", "write_file", "--path=a.txt", "--content=one", "--approval=approve_all")
+    assert made.code == 0, made.err
+    [log] = (in_process.forge_home / "sessions").glob("*.changes")
+    assert in_process("log", "verify").code == 0
+    log.write_text(tamper(log.read_text()))
+    checked = in_process("log", "verify")
+    assert checked.code == (0 if said is None else 1), checked.out
+    assert said is None or (f"of {log.name}: " in checked.out and said in checked.out)

@@ -114,7 +114,7 @@ def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path
         (["a/b"], "no such worker file or directory: a/b"),
         (
             ["-a", "yolo"],
-            "--approval must be one of interactive, strict, contained, approve_all, auto_deny, not 'yolo'",
+            "--approval must be one of interactive, strict, contained, plan, approve_all, auto_deny, not 'yolo'",
         ),
         (["--max-cost", "free"], "--max-cost takes an amount of USD above 0, not 'free'"),
         (["--max-cost", "0"], "--max-cost takes an amount of USD above 0, not '0'"),

@@ -89,7 +89,7 @@ def test_every_value_has_its_origin(root: Path, home: ForgeHome) -> None:
         ),
         (
             "approval: {mode: interactiv}\n",
-            "approval.mode: expected one of interactive, strict, contained, approve_all, auto_deny",
+            "approval.mode: expected one of interactive, strict, contained, plan, approve_all, auto_deny",
         ),
         ("approval: {default: preapproved}\n", "('preApproved'?), got 'preapproved'"),
         ("approval: {timeout: 0}\n", "approval.timeout: expected a number above 0, got 0"),

@@ -122,4 +122,6 @@ def test_the_readme_says_how_to_install_from_a_clone() -> None:
     assert "not on the index yet" in said and "pip install '/path/to/the/clone[models,mcp,web]'" in said
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     # without a keyring keys are in files, without Pillow large pictures are a line of text
-    assert set(extras) - {"keyring", "pictures"} == set(EXTRAS) == {"acp", "models", "mcp", "web", "otel", "team"}
+    providers = {"bedrock", "cohere", "mistral"}
+    others = {"acp", "models", "mcp", "web", "otel", "team", "oidc"}
+    assert set(extras) - {"keyring", "pictures"} == set(EXTRAS) == others | providers

@@ -369,8 +369,10 @@ async def test_effects_that_no_rule_covers_are_told_apart_and_one_of_them_is_why
     marked = [[effect for effect in request.effects if "no rule" in effect] for request in ask]
     only = ["write /workspace/src/b.py (no rule covers it)"]
     assert marked == [only, only, [], []], "where all are alike nothing is marked"
-    says = "base write: zone /workspace says ask for write"
-    assert [request.why for request in ask] == [*[f"{says} of /workspace/src/b.py"] * 3, says]
+    assert [request.why for request in ask] == [
+        *["Writing /workspace/src/b.py asks."] * 3,
+        "Writing in /workspace asks.",
+    ]
     assert [request.choices[0].label for request in ask[:2]] == ["write /workspace/src/b.py"] * 2
 
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 from tests.deadlines import PATIENCE
 from tests.ready import Process, ReadyForge
+from websockets.sync.client import connect
+from websockets.typing import Origin
 
+from golem_forge.team.people import Role, add_person
 from golem_forge.team.rows import NewSession, StoredSession
 from golem_forge.team.store import LEASE_S, Store
 
@@ -153,3 +158,81 @@ def until(look: Callable[[], Any], within: float = PATIENCE, or_else: Callable[[
             return found
         time.sleep(0.05)
     raise AssertionError(or_else() or "it never came")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class TeamPage:
+    """`forge web --team` at one address, and browsers that are logged in there."""
+
+    def __init__(self, folder: Path, url: str, ready: ReadyForge, *words: str, port: int = 0) -> None:
+        self.program = Program(folder / "shop", folder / "home", url, ready)
+        self.ready = ready
+        self.port = port or free_port()
+        self.file = self.program.home / "state" / "web" / f"{self.port}-logins.json"
+        self.words = words
+        self.server: Any = None
+        self.start()
+
+    def start(self) -> None:
+        command = ["forge", "web", "--team", "--port", str(self.port), *self.words]
+        self.server = self.ready.start(command, cwd=self.program.folder, env=self.program.environ)
+        line = self.server.stdout.readline()
+        assert f"http://127.0.0.1:{self.port}/" in line, (line, self.server.stderr.readline())
+
+    def stop(self, *, kill: bool = False) -> None:
+        if kill:
+            self.server.kill()
+        else:
+            self.server.terminate()
+        self.server.wait(20)
+
+    def restart(self, *, kill: bool = False) -> None:
+        self.stop(kill=kill)
+        self.start()
+
+    def add(self, name: str, role: Role = Role.VIEWER) -> str:
+        return add_person(self.program.store(), name, role)
+
+    def ask(self, path: str, cookie: str = "", body: Any = None, token: str = "") -> tuple[int, dict[str, str], Any]:
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        headers = {"Origin": f"http://127.0.0.1:{self.port}", "Cookie": cookie, "Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET" if body is None else "POST", path, None if body is None else json.dumps(body), headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        connection.close()
+        return answer.status, dict(answer.headers), json.loads(said) if said else None
+
+    def log_in(self, token: str) -> str:
+        """The cookie, as a browser sends it."""
+        status, headers, said = self.ask("/api/login", body={"code": token})
+        assert status == 204, said
+        assert headers["set-cookie"].endswith("Max-Age=43200; Path=/; HttpOnly; SameSite=Strict")
+        return headers["set-cookie"].partition(";")[0]
+
+    def person(self, cookie: str) -> str:
+        """Who is logged in; empty: nobody."""
+        status, _, said = self.ask("/api/me", cookie)
+        assert status in (200, 401), said
+        return str(said["person"]) if status == 200 else ""
+
+    def stream(self, session: str, cookie: str) -> Any:
+        address = f"ws://127.0.0.1:{self.port}/api/sessions/{session}/stream"
+        return connect(address, origin=Origin(f"http://127.0.0.1:{self.port}"), additional_headers={"Cookie": cookie})
+
+    def rewrite(self, change: Any) -> None:
+        """As somebody who can write the file."""
+        kept = json.loads(self.file.read_text())
+        for row in kept["logins"]:
+            change(row)
+        self.file.write_text(json.dumps(kept))
+
+    def close(self) -> None:
+        if self.server.poll() is None:
+            self.stop()
+        self.program.close()

@@ -88,8 +88,9 @@ DOORS: dict[str, Callable[[PersonStore, str, str], Any]] = {
     "remember": lambda who, session, question: who.answer(question, {"approved": True, "choice": "write:always"}),
     "see host paths": lambda who, session, question: (who.facts(session), who.lines(session, private=True)),
     "see refusals": lambda who, session, question: who.refusals(),
+    "see the audit": lambda who, session, question: (who.audit(), who.audit_begin()),
     "manage people": lambda who, session, question: (
-        who.people(), who.new_person("new", Role.VIEWER), who.remove_person("new"),
+        who.people(), who.new_person("new", Role.VIEWER), who.rotate_token("new"), who.remove_person("new"),
     ),
     "see rules": lambda who, session, question: who.rules(),
     "change rules": lambda who, session, question: who.remove_rule(

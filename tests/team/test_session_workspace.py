@@ -172,6 +172,18 @@ def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str
         until(lambda home=home: session not in _names(home) or (where, home) == ("other machine", program.home))
 
 
+def test_a_plain_repository_without_forge_yaml_is_cloned_too(
+    tmp_path: Path, origin: Path, ready_forge: ReadyForge
+) -> None:
+    program = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge)
+    (program.folder / "forge.yaml").unlink(missing_ok=True)
+    (program.folder / "main.worker").unlink(missing_ok=True)
+    setting = SessionWorkspace({"git": str(origin), "ref": "", "zone": "workspace"}, program.home, "s1").open([])
+    (program.folder / "words.yaml").write_text("turns: [{calls: [{tool: list_dir, args: {}}]}, {say: It is there.}]\n")
+    said = program.forge("run", "--model", "scripted:words.yaml", "--json", "--set", setting, "-i", "hello")
+    assert "It is there." in said and "a.txt" in said
+
+
 def test_after_a_clean_turn_nothing_is_lost_and_an_old_clone_never_counts(machines: TwoMachines) -> None:
     """First, second and first machine again: its clone is older than what the second one did."""
     program = machines.program

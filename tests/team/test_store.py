@@ -529,6 +529,7 @@ def test_a_runners_role_can_run_sessions_and_change_nothing_that_is_recorded(
         *(f"{verb}{table}" for table in ("journal", "journal_private", "outputs") for verb in ("DELETE FROM ",)),
         *(f"UPDATE {table} SET session = 'z'" for table in ("journal", "journal_private", "outputs")),
         *("TRUNCATE journal", "DROP TRIGGER journal_append_only ON journal", "DELETE FROM meta", "DELETE FROM people"),
+        *("DELETE FROM audit", "UPDATE audit SET person = 'eve'", "TRUNCATE audit", "DELETE FROM revoked"),
         "INSERT INTO people (name, role, token, created) VALUES ('eve', 'admin', 't', 0)",
     ):
         with (
@@ -578,6 +579,7 @@ def test_the_pages_role_serves_people_and_records_no_call(
         f"INSERT INTO journal (session, n, line) VALUES ('{first}', 2, 'x')",
         f"INSERT INTO outputs (session, handle, worker, piece, data) VALUES ('{first}', 'h', 'w', 0, 'x')",
         *("DELETE FROM journal", "UPDATE journal_private SET n = 7", "DELETE FROM meta", "DELETE FROM runners"),
+        *("DELETE FROM audit", "UPDATE audit SET person = 'eve'", "TRUNCATE audit"),
     ):
         with pytest.raises(TeamError, match="does not let this role"), page.database.transaction() as connection:
             connection.execute(statement)

@@ -46,7 +46,7 @@ def test_calls_stand_below_their_program() -> None:
         ended("p", "run_code", value=RESULT),
     )
     assert rows[0] == "▸ run_code" and rows[1] == "  │ line 0" and rows[13] == "  │ … 8 more lines"
-    assert rows[14:16] == ['  ▸ read_file path="a.txt"', '  ▸ read_file path="b.txt"']
+    assert rows[14:16] == ["  ▸ read_file a.txt", "  ▸ read_file b.txt"]
     assert rows[16].startswith("  ✗ read_file") and "no such file" in rows[16]
     assert "exit 0, 2 calls, 1 failed" in rows[17] and rows[18:] == ["  two", "  answer", "    files: 2"]
     assert "secret of a file" not in "\n".join(rows)

@@ -23,7 +23,7 @@ turns:
   - say: "All\\ndone."
     chunks: 3
 """
-DENIED = "✗ write_file - approval_denied: Auto-deny mode: write_file requires approval"
+DENIED = "✗ write_file /workspace/a - approval_denied: Auto-deny mode: write_file requires approval"
 
 
 @pytest.fixture

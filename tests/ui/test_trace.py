@@ -106,7 +106,7 @@ ROWS: dict[str, tuple[list[tuple[str, dict[str, Any]]], dict[str, str]]] = {
         ],
         {
             "quiet": (
-                f"{TITLE}|│ git push|  why asked: rule no-push|  5  approve and remember (session): every call"
+                f"{TITLE}|│ git push|  why asked: rule no-push|  5 session: every call"
                 "|approved · remembered (session): every call"
             )
         },

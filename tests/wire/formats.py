@@ -1,4 +1,5 @@
-"""What a provider streams for one turn, as SSE events: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses.
+"""What a provider streams for one turn, as SSE events: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses,
+Gemini.
 
 Each function gives (event name or "", data) pairs; `ENDING` says how many of the last ones tell that it ended. `WHOLE`
 has the same as one JSON object, for clients that do not stream; OpenAI's two formats only.
@@ -184,8 +185,34 @@ def responses(turn: Any, number: int) -> list[Event]:
     return events
 
 
-FORMATS = {"/v1/messages": anthropic, "/v1/chat/completions": chat, "/v1/responses": responses}
-ENDING = {"/v1/messages": 2, "/v1/chat/completions": 3, "/v1/responses": 1}
+def gemini(turn: Any, number: int) -> list[Event]:
+    """A call comes as a whole: its arguments must be JSON."""
+    parts: list[dict[str, Any]] = [{"text": piece, "thought": True} for piece in _pieces(turn.think, turn.piece)]
+    parts += [{"text": piece} for piece in _pieces(turn.say, turn.piece)]
+    parts += [{"functionCall": {"name": call.name, "args": json.loads(call.json)}} for call in turn.calls]
+    head = {"modelVersion": "wire", "responseId": f"gemini-{number}"}
+    events: list[Event] = [
+        ("", {**head, "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]}) for part in parts
+    ]
+    usage = {
+        "promptTokenCount": turn.input,
+        "candidatesTokenCount": turn.output,
+        "cachedContentTokenCount": turn.cached,
+        "totalTokenCount": turn.input + turn.output,
+    }
+    reason = {"length": "MAX_TOKENS", "refused": "SAFETY"}.get(turn.finish, "STOP")
+    end = {"index": 0, "finishReason": reason, "content": {"role": "model", "parts": [{"text": ""}]}}
+    return [*events, ("", {**head, "candidates": [end], "usageMetadata": usage})]
+
+
+FORMATS = {"/messages": anthropic, "/chat/completions": chat, "/responses": responses, "GenerateContent": gemini}
+"""By the end of the path that is asked for."""
+ENDING = {"/messages": 2, "/chat/completions": 3, "/responses": 1, "GenerateContent": 1}
+
+
+def format_at(path: str) -> str:
+    """The key of FORMATS; empty: none."""
+    return next((each for each in FORMATS if path.endswith(each)), "")
 
 
 def whole_chat(turn: Any, number: int) -> dict[str, Any]:
@@ -210,4 +237,4 @@ def whole_response(turn: Any, number: int) -> dict[str, Any]:
     return whole
 
 
-WHOLE = {"/v1/chat/completions": whole_chat, "/v1/responses": whole_response}
+WHOLE = {"/chat/completions": whole_chat, "/responses": whole_response}

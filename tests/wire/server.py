@@ -1,4 +1,5 @@
-"""A local HTTP server that speaks the wire formats of Anthropic and OpenAI. Only what the model says is written down.
+"""A local HTTP server that speaks the wire formats of Anthropic, OpenAI and Gemini. Only what the model says is written
+down.
 
 `WireServer([WireTurn(say="Hello")])` in a `with` block; each request takes the next turn and is recorded in `requests`.
 The path asked for decides the format. Turns may fail with a status, be slow, or break off before their end.
@@ -17,7 +18,7 @@ from typing import Any, Literal
 
 from tests.deadlines import PATIENCE
 
-from .formats import ENDING, FORMATS, WHOLE, WireCall
+from .formats import ENDING, FORMATS, WHOLE, WireCall, format_at
 
 __all__ = ["WireCall", "WireRequest", "WireServer", "WireTurn"]
 
@@ -71,6 +72,8 @@ class WireServer:
         """What asked for the list of models."""
         self.models: tuple[str, ...] = ()
         """What `GET …/models` lists."""
+        self.facts: dict[str, Any] = {}
+        """Path → what is answered there, besides the list of models."""
         self.key = ""
         """The only key that is taken; empty: any."""
         self.dropped = 0
@@ -100,7 +103,7 @@ class WireServer:
 
     def base_url(self, provider: str) -> str:
         """What `models: {<provider>: {base_url: …}}` must say."""
-        return self.url if provider == "anthropic" else f"{self.url}/v1"
+        return self.url if provider in ("anthropic", "google") else f"{self.url}/v1"
 
     def add(self, *turns: WireTurn) -> None:
         with self._lock:
@@ -153,18 +156,29 @@ class _Handler(BaseHTTPRequestHandler):
         wire.lists.append(WireRequest(path=self.path.partition("?")[0], headers=headers, body=None))
         if not self._knows_key(headers):
             self._fail(WireTurn(status=401, error="invalid key"))
-        elif self.path.partition("?")[0].endswith("/models"):
+        elif (path := self.path.partition("?")[0]) in wire.facts:
+            self._send(200, {"content-type": "application/json"}, json.dumps(wire.facts[path]).encode())
+        elif path.endswith(("/v1/models", "/v1beta/models")):
             listed = json.dumps({"data": [{"id": name} for name in wire.models]}).encode()
             self._send(200, {"content-type": "application/json"}, listed)
         else:
             self._fail(WireTurn(status=404, error="no such path"))
 
     def _knows_key(self, headers: dict[str, str]) -> bool:
-        sent = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        sent = (
+            headers.get("x-api-key")
+            or headers.get("x-goog-api-key")
+            or headers.get("authorization", "").removeprefix("Bearer ")
+        )
         return self.server.wire.key in ("", sent)
 
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
+        if path.startswith("/api/"):  # Ollama's own questions: no request to a model
+            self.rfile.read(int(self.headers["content-length"]))
+            facts = self.server.wire.facts.get(path)
+            self._send(404 if facts is None else 200, {}, json.dumps(facts).encode())
+            return
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         wire = self.server.wire
@@ -177,25 +191,26 @@ class _Handler(BaseHTTPRequestHandler):
         if turn.body is not None:
             self._send(200, turn.headers, turn.body.encode("latin-1"))
             return
-        if path not in FORMATS:
+        form = format_at(path)
+        if not form:
             turn = WireTurn(status=404, error=f"no such path: {path}")
         if turn.status != 200:
             self._fail(turn)
             return
-        if not body.get("stream"):
-            self._answer_whole(path, turn, number)
+        if not (body.get("stream") or path.endswith(":streamGenerateContent")):
+            self._answer_whole(form, turn, number)
             return
         try:
-            self._stream(path, turn, number)
+            self._stream(form, turn, number)
         except OSError:
             wire.dropped += 1
             self.close_connection = True
 
-    def _answer_whole(self, path: str, turn: WireTurn, number: int) -> None:
-        if path not in WHOLE:
+    def _answer_whole(self, form: str, turn: WireTurn, number: int) -> None:
+        if form not in WHOLE:
             self._fail(WireTurn(status=400, error="only streaming requests are answered"))
             return
-        self._send(200, {"content-type": "application/json"}, json.dumps(WHOLE[path](turn, number)).encode())
+        self._send(200, {"content-type": "application/json"}, json.dumps(WHOLE[form](turn, number)).encode())
 
     def _fail(self, turn: WireTurn) -> None:
         kind = {401: "authentication_error", 429: "rate_limit_error"}.get(turn.status, "api_error")
@@ -211,12 +226,12 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):  # whoever asked may have gone away meanwhile
             self.wfile.write(data)
 
-    def _stream(self, path: str, turn: WireTurn, number: int) -> None:
-        events = FORMATS[path](turn, number)
+    def _stream(self, form: str, turn: WireTurn, number: int) -> None:
+        events = FORMATS[form](turn, number)
         if turn.cut == "early":
             events = events[:4]
         elif turn.cut:
-            events = events[: -ENDING[path]]
+            events = events[: -ENDING[form]]
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")

@@ -194,9 +194,9 @@ def is_untrusted(host: SlashHost) -> bool:
 def _run_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
     settings = host.program.run
     for each in fields(settings):
-        if each.name != "origins":
+        if each.name not in ("origins", "typed_settings"):
             for key, part in _parts(each.name, getattr(settings, each.name)):
-                yield key, _format_value(part), _nearest_origin(key, settings.origins)
+                yield key, format_value(part), _nearest_origin(key, settings.origins)
     if host.model_name and host.model_name != settings.model:
         yield "model in use", host.model_name, "--model, the environment, the worker file or /model"
 
@@ -261,7 +261,7 @@ def _sandbox_rows(host: SlashHost) -> Iterator[tuple[str, str, str]]:
         if value is not None:
             changed = value != getattr(usual, each.name)
             origin = _where_written(files, "sandbox", "limits", each.name) if changed else _DEFAULT
-            yield f"sandbox.limits.{each.name}", _format_value(value), origin
+            yield f"sandbox.limits.{each.name}", format_value(value), origin
 
 
 def _files(host: SlashHost) -> Iterator[YamlFile]:
@@ -299,7 +299,7 @@ def _shown_path(host: SlashHost, path: str) -> str:
     return os.path.relpath(path, root) if path.startswith(root + "/") else path
 
 
-def _format_value(value: Any) -> str:
+def format_value(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(str, value)) or "-"
     return f"{value:g}" if isinstance(value, float) else str(value) if value not in ("", None) else "-"

@@ -42,6 +42,8 @@ _MODES: Final = {
     ApprovalMode.INTERACTIVE: "Approval: a call that needs consent is put to the person, who may refuse or change it.",
     ApprovalMode.STRICT: "Approval: strict. Every call that has an effect is put to the person, who may refuse it.",
     ApprovalMode.CONTAINED: "Approval: the person is asked before anything leaves the walls or cannot be undone.",
+    ApprovalMode.PLAN: "Approval: plan mode. You may read, and nothing else: every change is refused. Find out what "
+    "has to be done, keep its steps with update_plan, and answer with the plan; the person says `go` to start it.",
     ApprovalMode.APPROVE_ALL: "Approval: calls that need consent run without asking. What policy blocks stays blocked.",
     ApprovalMode.AUTO_DENY: "Approval: nobody is there to ask. A call that needs consent is refused; do not repeat it.",
 }

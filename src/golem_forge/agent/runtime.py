@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -52,6 +53,7 @@ from golem_forge.agent.slash.manual import conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
+from golem_forge.config.run_block import GenerationSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status
@@ -59,6 +61,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import require, takes_options
+from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
@@ -75,6 +78,7 @@ from golem_forge.policy.rules.book import RuleBook
 from golem_forge.tools.factory import as_tools
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
+from golem_forge.toolsets.plan import SessionPlans, plan_as_task
 
 if TYPE_CHECKING:
     from golem_forge.agent.budget import Budget
@@ -84,6 +88,8 @@ if TYPE_CHECKING:
     from golem_forge.usertools.catalog_sync import UserTools
 
 _MOST_REWOUND: Final = 200
+_GO: Final = regex(r"\s*go[.!]?\s*", re.IGNORECASE)
+"""What a person says in plan mode to start the work."""
 OnEvent = Callable[[Event], object]
 NO_QUESTIONS: Final = (
     "approval_mode={mode!r} needs somebody to ask, and {name} asks nothing: it only writes lines, because there is no "
@@ -155,6 +161,8 @@ class WorkerRuntime:
             depth=depth,
         )
         self._started: StartedSession | None = None
+        self._before_plan = ApprovalMode.INTERACTIVE
+        """The mode that holds again after plan mode."""
         self._ended = False
         """Whether the session is over, and not only this process's part of it."""
         self._commands: SlashCommands | None = None
@@ -229,7 +237,11 @@ class WorkerRuntime:
         return result
 
     async def turn(self, text: str, attachments: Sequence[AttachmentInput] = (), *, by: str = "") -> RunResult:
-        """One input, one answer; the session goes on. `by`: who says it, where several people may."""
+        """One input, one answer; the session goes on. In plan mode the input `go` ends it and starts the work. `by`:
+        who says it, where several people may."""
+        if self.controller.mode is ApprovalMode.PLAN and _GO.fullmatch(text):
+            self.leave_plan("go")
+            text = plan_as_task(self.path.parts.get(SessionPlans).get(self.path.worker))
         return await run_turn(self._ready, self.signal, text, attachments, by)
 
     async def go_on(self) -> RunResult | None:
@@ -419,9 +431,14 @@ class WorkerRuntime:
 
     # ---- what commands do
 
-    def switch_model(self, name: str) -> None:
-        """From the next request on. Raises ConfigError or ModelError."""
-        self._ready.workers.switch_model(self._active, name)
+    @property
+    def generation(self) -> GenerationSettings:
+        """How the model answers."""
+        return self._active.generation
+
+    def switch_model(self, name: str, generation: GenerationSettings | None = None) -> None:
+        """From the next request on. `generation`: None leaves it. Raises ConfigError or ModelError."""
+        self._ready.workers.switch_model(self._active, name, generation)
 
     async def refresh(self) -> None:
         """Tool modules that were edited count from now on, for a person's own call too. Raises ForgeError."""
@@ -442,6 +459,8 @@ class WorkerRuntime:
         controller.switch(mode)
         if mode is before:
             return
+        if mode is ApprovalMode.PLAN:
+            self._before_plan = before
         for run in self._ready.workers.runs.values():
             run.scope.orchestrator.judge.switch(mode)
         kind = "warning" if mode is ApprovalMode.APPROVE_ALL else "info"
@@ -449,7 +468,16 @@ class WorkerRuntime:
         report = self._ready.run.scope.walls.known_report
         if mode is ApprovalMode.CONTAINED and report is not None and (why := walls_reason(report)):
             text += f" But {why}, so Forge asks as in the mode interactive."
+        if mode is ApprovalMode.PLAN:
+            text += " Forge reads and proposes, and changes nothing; say `go` to start the work."
         self.ui.show_status(type=kind, message=text, code="APPROVAL_MODE", mode=mode.value)
+
+    def leave_plan(self, by: str) -> None:
+        """Back to the mode before; of a session that began in plan mode to one that asks, where somebody can answer."""
+        try:
+            self.switch_approval(self._before_plan, by)
+        except ForgeError:
+            self.switch_approval(ApprovalMode.AUTO_DENY, by)
 
     async def ask_directory_mode(self) -> None:
         """Once a directory, at its first session: see `agent.directory_mode`."""

@@ -58,7 +58,7 @@ from golem_forge.agent.worker_scope import (
     open_scope,
     recover_edits,
 )
-from golem_forge.config.run_block import Price
+from golem_forge.config.run_block import GenerationSettings, Price
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.tools.threads import run_in_thread
@@ -88,6 +88,8 @@ class WorkerRun:
     """The one that answers."""
     fallbacks: tuple[str, ...] = ()
     """Who answers when it fails, in order."""
+    generation: GenerationSettings = field(default_factory=GenerationSettings)
+    """How its models answer, by the program, its file, the command line and the person."""
     loop: Loop | None = None
     pending_model: asyncio.Future[Model] | None = None
     """A model that is being opened while the person types; `WorkerManager.wait_for_model` waits for it."""
@@ -201,11 +203,12 @@ class WorkerManager:
             await self._learn_secrets()
         run = self._open_run(worker, caller, more_tools, task=task, worker_id=worker_id, history=history)
         try:
+            run.generation = self._generation(worker, caller)
             if model:
                 self._choose(run, model)
             await self._add_all_tools(run)
             if model:
-                run.pending_model = run_in_thread(partial(self._open_model, worker, run.model_name))
+                run.pending_model = run_in_thread(partial(self._open_model, run, run.model_name))
                 if not model_later:
                     await self.wait_for_model(run)
         except BaseException:
@@ -350,8 +353,15 @@ class WorkerManager:
             variable = key_variable(split_model(name)[0], settings.models)
             learn_secret(self.state.redactor, variable, self.environ.get(variable, ""))
 
-    def _open_model(self, worker: Worker, name: str) -> Model:
+    def _generation(self, worker: Worker, caller: WorkerRun | None) -> GenerationSettings:
+        """Whoever answers with its caller's model answers as that one does, unless its own file says otherwise."""
         settings = self.state.program.run
+        inherits = caller is not None and not worker.model
+        before = caller.generation if caller is not None and inherits else settings.model_settings
+        return before.under(worker.model_settings).under(settings.typed_settings)
+
+    def _open_model(self, run: WorkerRun, name: str) -> Model:
+        settings, worker = self.state.program.run, run.worker
         model = self.given.get(name) or open_model(
             name,
             settings=settings.models,
@@ -360,6 +370,7 @@ class WorkerManager:
             worker=worker.name,
             confined=not self.state.program.trusted or self.state.confined,
             stored=self._stored_key(name),
+            generation=run.generation,
         )
         if worker.tool_format == "xml" or (worker.tool_format == "auto" and not model.calls_natively):
             from golem_forge.agent.model.xml_model import XmlModel
@@ -380,14 +391,15 @@ class WorkerManager:
             learn_secret(self.state.redactor, "MODEL_KEY", stored.load(provider, provider_address(provider, settings)))
         return stored
 
-    def switch_model(self, run: WorkerRun, name: str) -> None:
-        """Another model from the next request on; the history stays."""
-        before = run.model_name, run.fallbacks
-        self._choose(run, name)
+    def switch_model(self, run: WorkerRun, name: str, generation: GenerationSettings | None = None) -> None:
+        """Another model, or the same with other settings, from the next request on; the history stays."""
+        before = run.model_name, run.fallbacks, run.generation
+        self._choose(run, run.model_choice if name == run.model_name else name)
+        run.generation = generation or run.generation
         try:
-            model = self._open_model(run.worker, run.model_name)
+            model = self._open_model(run, run.model_name)
         except BaseException:
-            run.model_name, run.fallbacks = before
+            run.model_name, run.fallbacks, run.generation = before
             raise
         self._use(run, model)
 
@@ -397,7 +409,7 @@ class WorkerManager:
             name, *rest = run.fallbacks
             run.fallbacks = tuple(rest)
             try:
-                model = await run_in_thread(partial(self._open_model, run.worker, name))
+                model = await run_in_thread(partial(self._open_model, run, name))
             except ForgeError as error:
                 run.scope.emit("status", {"type": "warning", "message": error.message, "code": "MODEL_FALLBACK"})
                 continue

@@ -47,8 +47,8 @@ program, Forge starts the built-in worker.
 
       --worker FILE           start this worker: a file, or the name of a worker of the program
   -m, --model PROVIDER:NAME   the model of every session (also FORGE_MODEL)
-  -a, --approval MODE         interactive, strict, contained, approve_all or auto_deny. An editor can choose approve_all
-                              only if it is given here or in the configuration
+  -a, --approval MODE         interactive, strict, contained, plan, approve_all or auto_deny. An editor can
+                              choose approve_all only if it is given here or in the configuration
       --set KEY.PATH=VALUE    a value of forge.yaml for every session (repeat for more)
       --device NAME           let commands use nvidia, dri, kvm or a node below /dev (repeat for more)
       --socket PATH           let commands reach this Unix socket of the host; each then asks (repeat for more)

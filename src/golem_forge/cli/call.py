@@ -43,7 +43,7 @@ the built-in worker.
   --param value     an argument of the tool (--param=value, --flag, --no-flag; repeat for lists)
   --args-json JSON  all arguments as one JSON object; `-` reads it from standard input
   --json            the whole Outcome as JSON on standard output
-  --approval MODE   interactive, strict, contained, approve_all or auto_deny
+  --approval MODE   interactive, strict, contained, plan, approve_all or auto_deny
   -p, --program DIR run in that directory instead of this one
 
 Without a terminal Forge cannot ask you, so it denies every call that needs approval.

@@ -39,6 +39,7 @@ from golem_forge.agent.worker_zones import (
 from golem_forge.cli.args import read_args
 from golem_forge.cli.dry_run import chosen_model
 from golem_forge.cli.format import print_json
+from golem_forge.cli.hooks import read_hooks
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.tools.list import take_inventory
 from golem_forge.config.approval_modes import ApprovalMode
@@ -135,6 +136,7 @@ def examine() -> list[DoctorFinding]:
     return [
         *found,
         *_rules(home, trust),
+        *(_hooks() if program is not None else ()),
         *_journal(home),
         *_tools(),
         *_own_tools(),
@@ -277,6 +279,16 @@ def _rules(home: ForgeHome, trust: TrustStore) -> Iterator[DoctorFinding]:
             yield ok("rules", text)
     if not present:
         yield ok("rules", "only the built-in rules")
+
+
+def _hooks() -> Iterator[DoctorFinding]:
+    """Programs of the person and of the project that are asked about calls; none: nothing to say."""
+    program, withheld = read_hooks(Path.cwd())
+    for hook in program.hooks:
+        yield ok("hooks", f"{hook.name} runs on {hook.on.value} ({hook.origin})")
+    for hook in withheld:
+        text = f"{hook.name} on {hook.on.value} ({hook.origin}) does not run: the program is not trusted"
+        yield note("hooks", text, "read it, then: forge trust")
 
 
 def _journal(home: ForgeHome) -> Iterator[DoctorFinding]:

@@ -378,6 +378,7 @@ _THEN: Final = {
         ApprovalMode.INTERACTIVE: "asks",
         ApprovalMode.STRICT: "asks",
         ApprovalMode.CONTAINED: "asks",
+        ApprovalMode.PLAN: "refused",
         ApprovalMode.APPROVE_ALL: "runs",
         ApprovalMode.AUTO_DENY: "denied",
     },
@@ -405,6 +406,8 @@ def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolFor
     except ForgeError as error:
         return _forecast_verdict(judge, Verdict.BLOCKED, error.message)
     own = tool.needs_approval
+    if judge.mode is ApprovalMode.PLAN and not _may_read(tool):
+        return _forecast_verdict(judge, Verdict.BLOCKED, "plan mode changes nothing")
     if decides_for_itself(tool):  # what files say by name can still make it ask
         for source in judge.blocks.named(tool.name):
             if source.verdict is Verdict.ASK:
@@ -440,8 +443,18 @@ def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolFor
     return _forecast_by_zones(judge, tool, sandbox)
 
 
+def _may_read(tool: Tool) -> bool:
+    """Whether some of its calls only read; the others are refused in plan mode."""
+    if tool.effects == () or tool.remote is not None:
+        return tool.remote is None or tool.needs_approval is False
+    writes = _WHATEVER_ITS_ARGUMENTS.keys() - {"webfetch", "get_memory"}
+    return tool.source is SourceKind.NATIVE and tool.always is None and tool.name not in writes
+
+
 def _by_command(judge: Judge, tool: Tool) -> str:
     settings = exec_settings(tool)
+    if judge.mode is ApprovalMode.PLAN:
+        return "by command: proven read-only ones run, others are refused"
     if judge.mode is ApprovalMode.CONTAINED and not settings.asks:
         return "by command: what stays inside the walls and can be undone runs, others ask"
     if settings.walled is Verdict.PRE_APPROVED:

@@ -52,7 +52,7 @@ def run(words: list[str]) -> int:
 
 def run_list(words: list[str]) -> int:
     asked = read_args("hooks list", HELP, words, "--json")
-    program, withheld = _read(Path.cwd())
+    program, withheld = read_hooks(Path.cwd())
     if asked.json:
         print_json([_as_json(hook, hook not in withheld) for hook in (*program.hooks, *withheld)])
         return 0
@@ -83,7 +83,7 @@ def _as_json(hook: Hook, counts: bool) -> dict[str, Any]:
     }
 
 
-def _read(directory: Path) -> tuple[Program, tuple[Hook, ...]]:
+def read_hooks(directory: Path) -> tuple[Program, tuple[Hook, ...]]:
     """The program, and the hooks that would count if it were trusted. Raises ConfigError."""
     home = forge_home()
     trust = trust_store(home)

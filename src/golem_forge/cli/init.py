@@ -32,7 +32,7 @@ sandbox:
   zones:
     workspace: {path: ., mode: rw, approval: {write: ask, delete: ask}}
 
-# Who answers when a call asks: interactive, strict, contained, approve_all or auto_deny.
+# Who answers when a call asks: interactive, strict, contained, plan, approve_all or auto_deny.
 approval:
   mode: interactive
 

@@ -40,13 +40,15 @@ from golem_forge.cli.journal import (
 )
 from golem_forge.config.program import program_root
 from golem_forge.core.calls import Caller, Leftover, leftover_lines
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 from golem_forge.core.table import columns, local_time
 from golem_forge.core.text import display_path, duration, escape_control_chars, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import journal_path, list_journals, sessions_dir
-from golem_forge.events.journal_reader import JournalProblem, Verification, read, verify
+from golem_forge.events.journal_reader import JournalProblem, Verification, events_after, read, verify
 from golem_forge.events.journal_records import CallRecord, CallRecords, call_event
+from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.render.results import whole_value
 
@@ -531,7 +533,7 @@ def run_verify(words: list[str]) -> int:
             yield from map(counted, _of_store(asked.session))
         for path in paths:
             if path.exists():
-                result = verify(path, anchors.get(path.stem))
+                result = _with_changes(path, verify(path, anchors.get(path.stem)))
             else:
                 missing = JournalProblem(1, "the journal is missing (deleted)")
                 result = Verification(ok=False, lines=0, problems=[missing], notes=[])
@@ -552,6 +554,14 @@ def run_verify(words: list[str]) -> int:
     if not checked:
         print_error("log", "no session was recorded yet.")
     return 1 if unsound else 0
+
+
+def _with_changes(journal: Path, result: Verification) -> Verification:
+    """Beside the journal: the change log of the session, whose hashes the journal has."""
+    names = (event.wire.get("logHash") for event in events_after(journal) if event.type == "filesChanged")
+    log = SessionChangeLog(journal.parent.parent, journal.stem)
+    found = [JournalProblem(line, f"of {log.path.name}: {what}") for line, what in log.problems(filter(None, names))]
+    return replace(result, ok=result.ok and not found, problems=[*result.problems, *found])
 
 
 def _is_here(home: Path | None, typed: str) -> bool:

@@ -19,7 +19,8 @@ from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.model import setup
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.keys import ModelKeys, usable_key
-from golem_forge.agent.model.selection import PROVIDERS, missing_key, split_model, split_models
+from golem_forge.agent.model.local_servers import find_local_servers
+from golem_forge.agent.model.selection import PROVIDERS, missing_key, needs_address, split_model, split_models
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli.args import NOT_FOUND, USAGE, read_args
@@ -37,7 +38,8 @@ from golem_forge.ui.session_ui import MODEL_UNAVAILABLE
 
 HELP: Final = """usage: forge models [--json]
        forge models setup              choose a provider or a local server, paste a key, choose a model
-       forge models set MODEL          make PROVIDER:NAME your default; A,B: B answers when A fails
+       forge models set MODEL [--address URL]
+                                       make PROVIDER:NAME your default; A,B: B answers when A fails
        forge models test [MODEL]       send one small request and say whether it was answered
        forge models forget PROVIDER    remove the stored key of a provider
 
@@ -51,6 +53,7 @@ Exit: 0 done, 1 it failed, 2 usage or configuration, 4 no such provider or key, 
 
 _SHOWN_NAMES: Final = 15
 _LEAVE: Final = "Esc leaves without a change"
+_ANOTHER: Final = setup.ModelChoice(provider="openai-compatible", model="another address")
 _T = TypeVar("_T")
 
 
@@ -73,7 +76,7 @@ def _list(words: list[str]) -> int:
     home = forge_home()
     program = _program(home)
     states = setup.provider_states(program.run.models, os.environ, ModelKeys(home))
-    local = setup.find_local_servers()
+    local = find_local_servers()
     chosen = _model_here(program)
     if asked.json:
         print_json(
@@ -90,6 +93,8 @@ def _list(words: list[str]) -> int:
     rows = [("PROVIDER", "KEY", "")]
     rows += [(each.name, _key_words(each), each.note) for each in states]
     print(columns(rows))
+    further = [name for name in PROVIDERS if name not in {"scripted", *(each.name for each in states)}]
+    print(f"By name, too: {', '.join(further)}.")
     if local:
         print("\nOn this machine:")
         print(columns([(each.title, each.base_url, _some(each.models)) for each in local], indent="  "))
@@ -139,16 +144,54 @@ def _model_here(program: Program) -> dict[str, Any]:
 
 
 def _set(words: list[str]) -> int:
-    asked = read_args("models set", HELP, words, "MODEL")
-    split_models(asked.model)
+    asked = read_args("models set", HELP, words, "MODEL", "--address URL")
+    names = split_models(asked.model)
     home = forge_home()
+    settings = setup.person_settings(home)
+    homeless = [name for name in names if needs_address(name, settings)]
+    if asked.address and len(names) > 1:
+        return fail("models", "--address is of one model: name one", USAGE)
+    if asked.address or homeless:
+        return _set_with_address(home, asked.address or "", homeless[0] if homeless else asked.model, asked.model)
     setup.save_default(home, asked.model)
     print(f"{asked.model} is your default now ({display_path(home.config)}).")
-    settings = setup.person_settings(home)
     for each in split_models(asked.model):
         if problem := missing_key(each, settings, os.environ, ModelKeys(home)):
             print(f"It cannot answer yet: {problem}.")
     return 0
+
+
+def _set_with_address(home: ForgeHome, typed: str, model: str, chosen: str) -> int:
+    """`model`: the one whose server is meant; `chosen`: all that were named."""
+    terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not typed and not terminal:
+        return fail(
+            "models", f"{model} needs an address: forge models set {model} --address http://HOST:PORT/v1", USAGE
+        )
+    provider, name = split_model(model)
+
+    async def ask() -> int:
+        try:
+            address = typed or await _ask_text(f"Address of {provider}, like http://localhost:8080/v1 ({_LEAVE}): ")
+            choice = setup.ModelChoice(provider=provider, model=name, base_url=setup.possible_addresses(address)[0])
+            if provider == "openai-compatible":
+                found, names = await setup.find_at(home, address, "", os.environ)
+                choice = replace(choice, base_url=found.base_url)
+                if names and name not in names:
+                    print(f"The server there does not list {escape_control_chars(name)}; it has {_some(names)}.")
+        except _Left:
+            print("Nothing was changed.")
+            return 130
+        except ModelError as error:
+            if error.code == "MODEL_LIBRARY_MISSING":
+                return fail("models", error.message, MODEL_UNAVAILABLE)
+            print(f"No server lists its models there yet: {escape_control_chars(error.message)}.")
+        await asyncio.to_thread(setup.save_choice, home, choice)
+        setup.save_default(home, chosen)
+        print(f"{chosen} is your default now, at {choice.base_url} ({display_path(home.config)}).")
+        return 0
+
+    return run_to_exit_code(ask())
 
 
 def _test(words: list[str]) -> int:
@@ -230,13 +273,15 @@ async def _ask_all(home: ForgeHome, first_run: bool) -> str:
     states = {
         each.name: each for each in setup.provider_states(setup.person_settings(home), os.environ, ModelKeys(home))
     }
-    local = await asyncio.to_thread(setup.find_local_servers)
+    local = await asyncio.to_thread(find_local_servers)
     answers: list[setup.ModelChoice | None] = [setup.ModelChoice(provider=name) for name in setup.TITLES]
     rows = [(setup.TITLES[name], _key_words(states[name]).partition(" (")[0]) for name in setup.TITLES]
     rows = [(title, "" if key == "none" else f"key: {key}") for title, key in rows]
     for server in local:
         answers.append(setup.ModelChoice(provider=server.provider, base_url=server.base_url))
         rows.append((f"{server.title} on this machine", _some(server.models)))
+    answers.append(_ANOTHER)
+    rows.append(("another address", "any server that speaks OpenAI's format"))
     if first_run:
         answers.append(None)
         rows.append(("no model for now: use only tools", ""))
@@ -246,6 +291,8 @@ async def _ask_all(home: ForgeHome, first_run: bool) -> str:
     if choice is None:
         setup.remember_later(home)
         return ""
+    if choice is _ANOTHER:
+        choice = await _with_address(home)
     while True:
         choice = await _with_key(choice, states[choice.provider])
         tried = await _with_model(home, choice)
@@ -262,18 +309,48 @@ async def _ask_all(home: ForgeHome, first_run: bool) -> str:
     return tried.name
 
 
+async def _with_address(home: ForgeHome) -> setup.ModelChoice:
+    """A server that answers where the person says, with the key that they say it needs."""
+    key = ""
+    typed = ""
+    while True:
+        typed = typed or await _ask_text(f"Address, like http://localhost:8080/v1 ({_LEAVE}): ")
+        try:
+            choice, _ = await _unless_left(setup.find_at(home, typed, key, os.environ))
+            return choice
+        except ModelError as error:
+            print(escape_control_chars(error.message))
+            if error.code == "MODEL_LIBRARY_MISSING":
+                raise _Left from None
+            if error.code != "MODEL_KEY_REFUSED":
+                typed = ""
+                continue
+        except ConfigError as error:
+            print(escape_control_chars(error.problems[0]))
+            typed = ""
+            continue
+        key = await _ask_key(f"Key of this server; it is not shown ({_LEAVE}): ")
+
+
 async def _with_key(choice: setup.ModelChoice, state: setup.ProviderState) -> setup.ModelChoice:
-    if state.key != "none" or choice.base_url or choice.key:
+    if state.key != "none" or choice.key:
         return choice
-    title = setup.provider_title(choice.provider)
-    print(f"\nA key of {title} comes from {setup.KEY_PAGES[choice.provider]}. It goes only to {state.address}.")
+    address = choice.base_url or state.address
+    page = setup.KEY_PAGES.get(choice.provider)
+    print(
+        f"\nA key of {setup.provider_title(choice.provider)} comes from {page}. It goes only to {address}."
+        if page
+        else ""
+    )
+    return replace(choice, key=await _ask_key(f"Paste the key; it is not shown ({_LEAVE}): "))
+
+
+async def _ask_key(question: str) -> str:
     while True:
         try:
-            key = usable_key(await _ask_text(f"Paste the key; it is not shown ({_LEAVE}): ", secret=True))
+            return usable_key(await _ask_text(question, secret=True))
         except ForgeError as error:
             print(error.message)
-            continue
-        return setup.ModelChoice(provider=choice.provider, base_url=choice.base_url, key=key)
 
 
 async def _with_model(home: ForgeHome, choice: setup.ModelChoice) -> setup.ModelChoice | None:

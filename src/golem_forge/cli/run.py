@@ -30,7 +30,7 @@ any of these it starts the program in this directory or above it. Where there is
 worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conversation begins.
 
   -m, --model PROVIDER:NAME   the root worker's model (also FORGE_MODEL)
-  -a, --approval MODE         interactive, strict, contained, approve_all or auto_deny
+  -a, --approval MODE         interactive, strict, contained, plan, approve_all or auto_deny
       --reviewer PATH|MODEL   who answers small questions first: a program by its absolute path, or a model as
                               PROVIDER:NAME; `off`: nobody, whatever your config.yaml says
   -i, --input TEXT            the input; or -f, --file FILE; or words; or standard input
@@ -39,6 +39,7 @@ worker. With INPUT the worker answers once. Without INPUT, on a terminal, a conv
   -t, --trace LEVEL           quiet, summary, normal or debug; by default normal, headless summary
       --ui terminal|web|terminal,web
                               which UI: this terminal, a page in the browser, or both at once
+      --plain                 at a terminal: line by line, without escape codes; so it is with TERM=dumb
       --host ADDR             serve the page at another address than 127.0.0.1; needs --allow-host
       --allow-host NAME       a name (or name:port) under which the page may be reached (repeat for more)
       --headless              ask nothing and deny every call that needs approval; print only the answer
@@ -98,6 +99,8 @@ class RunArgs:
     trace: str | None = None
     headless: bool = False
     json: bool = False
+    plain: bool = False
+    """Line by line, where a terminal is used."""
     ui: frozenset[str] = frozenset({"terminal"})
     host: str | None = None
     """Where the page is served; None: on this machine only."""
@@ -125,7 +128,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         *ADDRESS_OPTIONS,
         *EXIT_OPTIONS,
         *("--headless", "--json", "--resume ID", "--set PAIR…", "--dry-run", "--max-cost USD", "words*"),
-        "--reviewer WHO",
+        *("--plain", "--reviewer WHO"),
         *("--background", "--no-runner", "--worker NAME", "--label L", "--priority N", "--workspace GIT"),
     )
     reader.set_defaults(resume="")
@@ -149,6 +152,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         approval=given.approval,
         trace=given.trace,
         json=given.json,
+        plain=given.plain or os.environ.get("TERM") == "dumb",
         ui=frozenset((given.ui or "terminal").split(",")),
         host=given.host,
         allow_host=given.allow_host,

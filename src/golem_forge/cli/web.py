@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from golem_forge.ui.web.listen import ListenAddress, RunningServer
 
 HELP: Final = """usage: forge web [DIR] [--port N] [--host ADDR --allow-host NAME] [--no-open]
-       forge web --team [DIR] [--port N] [--host ADDR --allow-host NAME]
+       forge web --team [DIR] [--oidc ISSUER] [--port N] [--host ADDR --allow-host NAME]
        forge web link [--port N]
        forge web status [--port N] [--json]
 
@@ -40,6 +40,8 @@ one you are in.
       --no-open            print the link, open nothing
       --team               serve the sessions of the store to the people of `forge people`: each logs in with their
                            token, sees and does what their role says; new sessions start in DIR or below
+      --oidc ISSUER        with --team: people also sign in at this provider of OpenID Connect; `oidc` in config.yaml
+                           says which of its groups have which role
 
 Enter prints another link. Ctrl-C ends the server and every session it runs.
 
@@ -52,7 +54,7 @@ Exit: 0 ended, done or running; 1 it cannot listen there, or nothing runs; 2 usa
 def run(words: list[str]) -> int:
     if words and words[0] in ("link", "status"):
         return (run_link if words[0] == "link" else run_status)(words[1:])
-    declared = ("directory:DIR?", "--port N", "--no-open", "--team", *ADDRESS_OPTIONS)
+    declared = ("directory:DIR?", "--port N", "--no-open", "--team", "--oidc ISSUER", *ADDRESS_OPTIONS)
     asked = read_args("web", HELP, words, *declared, directory=".")
     directory = Path(asked.directory).absolute()
     settings = web_settings(directory)
@@ -63,7 +65,9 @@ def run(words: list[str]) -> int:
     if asked.team:
         from golem_forge.cli.team.web import serve_team
 
-        return serve_team(directory, reach)
+        return serve_team(directory, reach, asked.oidc or "")
+    if asked.oidc:
+        return fail("web", "--oidc is for the page of a team: add --team.", 2)
     from golem_forge.cli.web_server import serve
 
     return run_to_exit_code(serve(directory, reach, notify=settings.web_notify, open_browser=not asked.no_open))

@@ -28,6 +28,7 @@ class ApprovalMode(StrEnum):
     INTERACTIVE = "interactive"
     STRICT = "strict"
     CONTAINED = "contained"
+    PLAN = "plan"
     APPROVE_ALL = "approve_all"
     AUTO_DENY = "auto_deny"
 
@@ -37,6 +38,7 @@ MODE_MEANINGS: Final = {
     ApprovalMode.STRICT: "Forge asks you before every call that has an effect; rules in files allow nothing.",
     ApprovalMode.CONTAINED: "Forge works on its own inside the walls. It asks before anything leaves them or cannot be "
     "undone.",
+    ApprovalMode.PLAN: "Forge reads and proposes, and changes nothing. Say `go`, and it starts the work.",
     ApprovalMode.APPROVE_ALL: "Calls that need approval run without a question. What is blocked stays blocked.",
     ApprovalMode.AUTO_DENY: "Forge denies each call that needs approval, unless you chose to remember it.",
 }
@@ -50,6 +52,7 @@ _STRICTNESS: Final = (
     ApprovalMode.INTERACTIVE,
     ApprovalMode.STRICT,
     ApprovalMode.AUTO_DENY,
+    ApprovalMode.PLAN,
 )
 
 

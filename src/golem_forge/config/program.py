@@ -94,9 +94,9 @@ from golem_forge.config.store_block import (
     WorkspaceSettings,
     effective_store,
     effective_workspace,
+    restrict_untrusted_block,
     restrict_untrusted_notify,
     restrict_untrusted_store,
-    restrict_untrusted_workspace,
 )
 from golem_forge.config.undo_block import UNDO_KEYS, UndoSettings
 from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
@@ -499,7 +499,8 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
     instructions = _restrict_untrusted_instructions(project, person, unused)
     store = restrict_untrusted_store(project, unused)
     notify = restrict_untrusted_notify(project, unused)
-    workspace = restrict_untrusted_workspace(project, unused)
+    workspace = restrict_untrusted_block(project, "workspace", unused)
+    oidc = restrict_untrusted_block(project, "oidc", unused)
     hooks = restrict_untrusted_hooks(project, unused)
     mcp = restrict_untrusted_mcp(project.mcp, unused)
     said = verdict_settings(project.file, approval, ("approval",))
@@ -518,6 +519,7 @@ def _restrict_untrusted(project: ConfigLayer, person: ConfigLayer, root: Path, u
                 "store": store,
                 "notify": notify,
                 "workspace": workspace,
+                "oidc": oidc,
                 "hooks": hooks,
             }
         ),

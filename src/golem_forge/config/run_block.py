@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import variable_holding, whole_number
@@ -31,7 +31,12 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 
 MAIN_WORKER: Final = "main.worker"
-PROVIDER_NAMES: Final = ("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted")
+PROVIDER_NAMES: Final = (
+    *("anthropic", "openai", "google", "openrouter", "ollama", "openai-compatible", "scripted"),
+    *("alibaba", "azure", "bedrock", "bedrock-mantle", "cerebras", "cohere", "crusoe", "deepseek", "fireworks"),
+    *("google-cloud", "groq", "heroku", "huggingface", "litellm", "meta", "mistral", "moonshotai", "nebius"),
+    *("ovhcloud", "sambanova", "snowflake", "together", "vercel", "vllm", "xai", "zai"),
+)
 """What may stand before the first colon of a model string, in the order in which they are tried."""
 
 
@@ -48,6 +53,28 @@ class ProviderSettings:
     request_timeout: float = 600.0
     """Seconds of silence after which a request has failed. A reasoning model may be silent for minutes before its
     first word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationSettings:
+    """`model_settings`: how a model answers, in words that every provider has another name for. None: not said."""
+
+    effort: Literal["low", "medium", "high"] | None = None
+    """How much a model reasons."""
+    temperature: float | None = None
+    top_p: float | None = None
+    max_output: int | None = None
+    """Tokens of one answer."""
+    stop: tuple[str, ...] | None = None
+    """Texts at which the answer ends."""
+
+    @property
+    def said(self) -> dict[str, Any]:
+        return {name: value for name in GENERATION_KEYS if (value := getattr(self, name)) is not None}
+
+    def under(self, other: GenerationSettings) -> GenerationSettings:
+        """These, except for what the other says."""
+        return replace(self, **other.said)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +129,9 @@ class RunSettings:
     entry: str = MAIN_WORKER
     model: str = ""
     models: Mapping[str, ProviderSettings] = field(default_factory=dict)
+    model_settings: GenerationSettings = field(default_factory=GenerationSettings)
+    typed_settings: GenerationSettings = field(default_factory=GenerationSettings)
+    """The part of `model_settings` that was said with `--set`: it comes before what a worker file says."""
     worker_paths: tuple[str, ...] = ("workers",)
     delegation: DelegationLimits = field(default_factory=DelegationLimits)
     budget: BudgetLimits = field(default_factory=BudgetLimits)
@@ -144,6 +174,34 @@ BUDGET_CHECK: Final = MappingSchema(
         "max_seconds": positive,
     }
 )
+
+
+def _between(least: float, most: float) -> Check:
+    def check_number(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+        usable = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most
+        return float(value) if usable else refuse(problems, path, value, f"a number from {least:g} to {most:g}")
+
+    return check_number
+
+
+def _stop_texts(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    said = [value] if isinstance(value, str) else value
+    usable = isinstance(said, list) and 0 < len(said) <= _MAX_STOPS
+    if not usable or not all(isinstance(each, str) and 0 < len(each) <= _LONGEST_STOP for each in said):
+        return refuse(problems, path, value, f"one to {_MAX_STOPS} texts of at most {_LONGEST_STOP} characters")
+    return tuple(said)
+
+
+_MAX_STOPS: Final = 4
+_LONGEST_STOP: Final = 200
+GENERATION_KEYS: Final[dict[str, Check]] = {
+    "effort": one_of("low", "medium", "high"),
+    "temperature": _between(0, 2),
+    "top_p": _between(0, 1),
+    "max_output": whole_number,
+    "stop": _stop_texts,
+}
+GENERATION_CHECK: Final = MappingSchema(GENERATION_KEYS)
 MEDIA_KINDS: Final = ("image", "pdf", "audio")
 
 
@@ -160,6 +218,7 @@ RUN_KEYS: Final[dict[str, Check]] = {
     "entry": text,
     "model": model_choice,
     "models": MappingSchema(dict.fromkeys(PROVIDER_NAMES, _PROVIDER)),
+    "model_settings": GENERATION_CHECK,
     "worker_paths": list_of(text),
     "delegation": MappingSchema({"max_depth": whole_number, "max_parallel": whole_number}),
     "budget": BUDGET_CHECK,
@@ -190,6 +249,7 @@ def restrict_untrusted_run(project: ConfigLayer, person: ConfigLayer, unused: li
 def effective_run(project: ConfigLayer, person: ConfigLayer) -> RunSettings:
     plain: dict[str, Any] = {}
     models: dict[str, ProviderSettings] = {}
+    generation: dict[str, Any] = {}
     delegation: dict[str, Any] = {}
     budget: dict[str, Any] = {}
     pricing: dict[str, Price] = {}
@@ -200,14 +260,22 @@ def effective_run(project: ConfigLayer, person: ConfigLayer) -> RunSettings:
             plain["worker_paths"] = tuple(layer.values["worker_paths"])
         for name, said in layer.block("models").items():
             models[name] = replace(models.get(name, ProviderSettings()), **said)
+        generation |= layer.block("model_settings")
         delegation |= layer.block("delegation")
         budget |= layer.block("budget")
         pricing |= {name: Price(**said) for name, said in layer.block("pricing").items()}
-        empty = [key for key in ("models", "pricing", "budget") if not layer.block(key)]
+        empty = [key for key in ("models", "model_settings", "pricing", "budget") if not layer.block(key)]
         origins |= {key: layer.at(key) for key in RUN_KEYS if key in layer.values and key not in empty}
+    typed = {
+        name: value
+        for name, value in project.block("model_settings").items()
+        if is_override(project.at("model_settings", name))
+    }
     return RunSettings(
         **plain,
         models=models,
+        model_settings=GenerationSettings(**generation),
+        typed_settings=GenerationSettings(**typed),
         delegation=DelegationLimits(**delegation),
         budget=BudgetLimits(**budget),
         pricing=pricing,

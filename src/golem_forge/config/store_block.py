@@ -7,12 +7,15 @@
       limits: {per_person: 8, per_program: 16}
       hold: 30m
       retention: 90d
+      audit: {retention: 400d}
       page: https://team.example
+    oidc: {client_id: forge, client_secret: env:NAME, roles: {admin: [ops], operator: [dev], viewer: ["*"]}}
     notify:
       - {webhook: https://chat.example/hook, secret: env:NAME, on: [question, finished, failed]}
 
-A runner tells the webhooks of `notify` what happens to its sessions: those of its account's config.yaml, and those of a
-trusted forge.yaml where it was started.
+`oidc` is for `forge web --team --oidc ISSUER`: groups that the provider names become roles. A runner tells the webhooks
+of `notify` what happens to its sessions: those of its account's config.yaml, and those of a trusted forge.yaml where it
+was started.
 
 Of an untrusted program none of it counts: a stranger's program could send sessions to a database of its own. A password
 is never written here: the address comes from a variable (`env:NAME`), or the password from PostgreSQL's own
@@ -154,8 +157,21 @@ STORE_KEYS: Final[dict[str, Check]] = {
             "limits": MappingSchema({"per_person": whole_number, "per_program": whole_number}),
             "hold": duration,
             "retention": duration,
+            "audit": MappingSchema({"retention": duration}),
             "page": _web_address,
         }
+    ),
+    "oidc": MappingSchema(
+        {
+            "client_id": text,
+            "client_secret": _secret,
+            "groups": text,
+            "name": text,
+            "scopes": list_of(text),
+            "recheck": duration,
+            "roles": MappingSchema({role: list_of(text) for role in ("viewer", "operator", "admin")}),
+        },
+        required=("client_id", "roles"),
     ),
     "workspace": MappingSchema({"git": text, "ref": text}, required=("git",)),
 }
@@ -200,6 +216,30 @@ class NotifyHook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SignInSettings:
+    """What this server is to a provider of OpenID Connect, and which roles its groups give."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    groups: str = "groups"
+    """The claim that names them."""
+    name: str = "preferred_username"
+    """The claim that names the person."""
+    scopes: tuple[str, ...] = ("openid", "profile", "email", "offline_access")
+    recheck: float = 60.0
+    """Seconds after which the provider is asked again."""
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    origin: str = ""
+
+    def secret(self, environ: Mapping[str, str] = os.environ) -> str:
+        """Empty: it has none. Raises ConfigError where a variable is named that is not set."""
+        name = self.client_secret.removeprefix(FROM_VARIABLE)
+        if name and not environ.get(name, "").strip():
+            raise ConfigError(f"{self.origin}: the variable {name} is not set; it holds the secret of the client")
+        return environ.get(name, "").strip() if name else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     url: str = "sqlite"
     token: str = ""
@@ -209,9 +249,11 @@ class StoreSettings:
     per_program: int = 16
     hold: float = 1800.0
     retention: float = 90 * 86400.0
+    audit_retention: float = 400 * 86400.0
     page: str = ""
     """The address of `forge web --team`, for links."""
     notify: tuple[NotifyHook, ...] = ()
+    sign_in: SignInSettings = SignInSettings()
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def address(self, environ: Mapping[str, str] = os.environ) -> str:
@@ -250,6 +292,7 @@ def effective_store(project: ConfigLayer, person: ConfigLayer) -> StoreSettings:
         block = layer.block("store")
         values |= {name: block[name] for name in ("url", "token", "hold", "retention", "page") if name in block}
         values |= layer.block("store", "limits")
+        values |= {f"audit_{name}": value for name, value in layer.block("store", "audit").items()}
         runner = layer.block("store", "runner")
         values |= {"slots": runner["slots"]} if "slots" in runner else {}
         values |= {"labels": tuple(runner["labels"])} if "labels" in runner else {}
@@ -258,6 +301,10 @@ def effective_store(project: ConfigLayer, person: ConfigLayer) -> StoreSettings:
             NotifyHook(**{**each, "on": tuple(each.get("on", NOTIFY_ON))}, origin=layer.at("notify", number))
             for number, each in enumerate(layer.values.get("notify") or ())
         ]
+        if said := dict(layer.block("oidc")):
+            roles = {role: tuple(groups) for role, groups in said.pop("roles", {}).items()}
+            said |= {"scopes": tuple(said["scopes"])} if "scopes" in said else {}
+            values["sign_in"] = SignInSettings(**said, roles=roles, origin=layer.at("oidc"))
     return StoreSettings(**values, notify=tuple(notify), origins=origins)
 
 
@@ -284,12 +331,13 @@ def effective_workspace(project: ConfigLayer, person: ConfigLayer, withheld: str
     return WorkspaceSettings()
 
 
-def restrict_untrusted_workspace(project: ConfigLayer, unused: list[str]) -> dict[str, Any]:
-    """Threat: a stranger's program names a repository, which is fetched with the person's credentials."""
-    block = project.block("workspace")
-    if all(is_override(project.at("workspace", name)) for name in block):
+def restrict_untrusted_block(project: ConfigLayer, key: str, unused: list[str]) -> dict[str, Any]:
+    """`workspace` or `oidc`, whole or not at all. Threat: a stranger's program names a repository, which is fetched
+    with the person's credentials, or who may do what on the page of a team."""
+    block = project.block(key)
+    if all(is_override(project.at(key, name)) for name in block):
         return block
-    unused.append(f"{project.at('workspace')}: workspace")
+    unused.append(f"{project.at(key)}: {key}")
     return {}
 
 

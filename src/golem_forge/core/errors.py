@@ -16,10 +16,14 @@ _BLOCKED: Final = "Blocked by policy"
 EXTRAS: Final = {
     "acp": frozenset({"acp"}),
     "models": frozenset({"pydantic_ai", "httpx2", "anthropic", "openai", "google.genai"}),
+    "bedrock": frozenset({"boto3"}),
+    "mistral": frozenset({"mistralai"}),
+    "cohere": frozenset({"cohere"}),
     "mcp": frozenset({"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn", "sse_starlette"}),
     "web": frozenset({"starlette", "uvicorn", "websockets", "nh3", "markdown_it", "pygments"}),
     "otel": frozenset({"opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"}),
     "team": frozenset({"psycopg", "procrastinate"}),
+    "oidc": frozenset({"jwt", "httpx2", "cryptography"}),
 }
 """Optional libraries, by the extra of the distribution that brings them, as they are imported."""
 

@@ -3,10 +3,11 @@
     lifted  = base                        no rule matches
             = strictest(base, rules)      rules say ask or blocked
             = preApproved                 rules say preApproved, cover the whole call, and base is not blocked
-    verdict = strictest(lifted, config, floors, parents)
+    verdict = strictest(lifted, config, floors, parents, plan mode)
 
 In the mode `contained`, what asks and is contained by all that its effects say needs no answer: the Decision says so
-(`answered_by`), else why not (`not_contained`).
+(`answered_by`), else why not (`not_contained`). In the mode `plan`, what does more than read is blocked for everybody
+but the person who calls a tool by hand.
 
 Takes the validated call and its plan; gives an Evaluation: the Decision and what it was made from. Refuses by raising
 (a failed predicate, unusable rules files). A `blocked` verdict is a Decision like the others; the caller ends the call
@@ -24,6 +25,7 @@ from functools import partial
 from typing import Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import (
     AnsweredBy,
     Decision,
@@ -34,9 +36,10 @@ from golem_forge.core.decisions import (
     is_stricter,
     strictest,
 )
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.policy.base import (
     ApprovalBlocks,
     configured_base,
@@ -73,6 +76,15 @@ from golem_forge.tools.tool import SourceKind, Tool
 _STRICT: Final = VerdictSource(
     source="mode", verdict=Verdict.ASK, id="strict", reason="strict mode asks before every effect"
 )
+
+_PLAN: Final = VerdictSource(
+    source="mode",
+    verdict=Verdict.BLOCKED,
+    id="plan",
+    reason="the session is in plan mode: read, then propose; nothing is changed until the person says `go`",
+)
+_LONG_EVALUATION: Final = (ApprovalMode.STRICT, ApprovalMode.PLAN)
+"""Modes in which no decision is made by a tool's definition alone, and none is used again."""
 
 
 _UNKNOWN: Final = object()
@@ -143,7 +155,7 @@ class Judge:
         return self.rules is not None and not self.rules.is_empty()
 
     def _fixed_decision(self, tool: Tool) -> _FixedDecision | None:
-        if self.parents or self.mode is ApprovalMode.STRICT:
+        if self.parents or self.mode in _LONG_EVALUATION:
             return None
         if tool.planner is not None or tool.effects or tool.has_own_definition:
             return None
@@ -174,12 +186,15 @@ class Judge:
         handed: tuple[VerdictSource, ...] = (),
     ) -> Evaluation:
         keys = partial(self.keys, tool, arguments, plan, ctx.worker)
+        effects = tool.effects if plan is None else plan.effects
+        if self.mode is ApprovalMode.PLAN and ctx.caller is not Caller.HUMAN and not _only_reads(tool, plan, effects):
+            handed = (*handed, _PLAN)
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,
             args=arguments.plain,
             worker=ctx.worker,
-            effects=tool.effects if plan is None else plan.effects,
+            effects=effects,
             command=plan.command if plan else None,
             mcp=_mcp_name(tool),
             handed=handed,
@@ -190,13 +205,13 @@ class Judge:
             return before.for_call(facts, keys)
         base = await self._base(tool, arguments, facts, ctx)
         judged = self.evaluate(tool, facts, base, keys)
-        if plan is not None and not self.parents and self.mode is not ApprovalMode.STRICT:
+        if plan is not None and not self.parents and self.mode not in _LONG_EVALUATION:
             self._cache.put(tool, judged)
         return judged
 
     def _cache_is_valid(self, worker: str) -> bool:
         """Whether what may have changed since the last call has no effect on it: the mode, grants, rules."""
-        return not (self._grants.get(worker) or self.mode is ApprovalMode.STRICT or self._has_rules())
+        return not (self._grants.get(worker) or self.mode in _LONG_EVALUATION or self._has_rules())
 
     def grant(self, worker: str, what: str) -> None:
         """A person allowed this worker `what` (see `facts.grant_of`) until the session ends."""
@@ -425,6 +440,21 @@ class Evaluation:
         return Evaluation(decision, facts, self.bases, self.base, self.outcome)
 
 
+def _only_reads(tool: Tool, plan: Plan | None, effects: tuple[Effect, ...] | None) -> bool:
+    """Whether a call changes nothing, by proof and not by a claim. A sub-worker may start: its calls are judged in the
+    same mode. A native tool that only reads may read from the network; it asks as in every mode."""
+    if effects is None:
+        return False
+    reaches = tool.source is SourceKind.NATIVE and plan is not None and plan.read_only
+    return all(
+        effect.verb in (Verb.READ, Verb.SPAWN)
+        or effect.proven
+        or effect.at_most is AtMost.READS
+        or (effect.verb is Verb.NET and reaches)
+        for effect in effects
+    )
+
+
 def _mcp_name(tool: Tool) -> McpName | None:
     if (remote := tool.remote) is None:
         return None
@@ -545,6 +575,19 @@ def _effect_reason(effect: Effect, verdict: Verdict) -> str:
     if verdict is Verdict.PRE_APPROVED:
         return "proven read-only" if effect.proven else f"{effect.verb.value} inside the zones"
     return f"{effect.verb.value} {effect.quoted} asks unless a rule allows it"
+
+
+_DOING: Final = {"read": "Reading", "write": "Writing", "delete": "Deleting"}
+_ZONE_ASKS: Final = regex(r"zone (\S+) says ask for (read|write|delete)(?: of (.+))?")
+
+
+def plain_reason(source: VerdictSource) -> str:
+    """For the person who is asked: `Writing in /workspace asks.` Journal and log keep who said it, and its words."""
+    found = _ZONE_ASKS.fullmatch(source.reason) if source.source == "base" else None
+    if found is None:
+        return source.describe()
+    zone, verb, path = found.groups()
+    return f"{_DOING[verb]} {path or f'in {zone}'} asks."
 
 
 def rule_sources(outcome: RuleOutcome) -> list[VerdictSource]:

@@ -18,7 +18,7 @@ from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import count_control_chars, escape_control_chars, shorten_prose
 from golem_forge.events.redaction import Redactor
-from golem_forge.policy.evaluate import Evaluation
+from golem_forge.policy.evaluate import Evaluation, plain_reason
 from golem_forge.policy.rules.candidates import Choice, RememberKind
 from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.context import Plan
@@ -125,7 +125,7 @@ def build_request(
         characters = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"
         warnings.append(f"{hidden} control or invisible {characters}")
     by = decision.decided_by
-    why = by.describe() if by else ""
+    why = plain_reason(by) if by else ""
     if decision.not_contained:
         why = f"asks because {'; '.join(decision.not_contained)}"
     definition = tool.definition

@@ -1,4 +1,6 @@
-"""Accounts: the people of a store, what was refused to them, and the rules that admins made for all runners.
+"""Accounts: the people of a store, their tokens and logins, and the rules that admins made for all runners.
+
+What changes here, and what was refused, is recorded in the audit in the same transaction.
 
 All methods block; they are called in threads. Who may call them is judged in `people.py`.
 """
@@ -8,34 +10,58 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from golem_forge.policy.rules.model import rule_id
+from golem_forge.team.audit import LOG_IN, LOGIN, NOBODY, Actor, AuditLog, record, record_refusal
 from golem_forge.team.database import Database, StoreConnection, TeamError
 from golem_forge.team.projects import forget_person
 from golem_forge.team.rows import CHANNEL
 
-REFUSALS_KEPT: Final = 1000
-"""Of each person: whoever is refused all the time pushes out only what was refused to them."""
+_PERSON: Final = ("name", "role", "token", "created", "expires", "issuer", "subject")
+
+
+SIGN_IN_DOOR: Final = "sign-in"
+SIGNED_IN: Final = "oidc:"
+"""Begins the key of somebody who signs in elsewhere, where others have the hash of a token: no hash begins so."""
+
+
+class SignedIn(NamedTuple):
+    """Somebody as a provider of OpenID Connect knows them."""
+
+    issuer: str
+    subject: str
+    name: str
+    """As they are called there; they may change it, so it is no key."""
+    role: str
+    """By their groups."""
+
+    @property
+    def key(self) -> str:
+        return SIGNED_IN + sha256(json.dumps([self.issuer, self.subject]).encode()).hexdigest()
 
 
 class Accounts:
     def __init__(self, database: Database) -> None:
         self.database = database
+        self.audit = AuditLog(database)
 
     # ---- people
 
-    def add_person(self, name: str, role: str, token_hash: str) -> None:
-        """Raises TeamError for a name that is taken; one that differs by case alone is."""
+    def add_person(self, name: str, role: str, token_hash: str, *, expires_in: float = 0.0, by: Actor = NOBODY) -> None:
+        """`expires_in`: seconds; 0: the token does not expire. Raises TeamError for a name that is taken; one that
+        differs by case alone is."""
         with self.database.transaction() as connection:
             added = connection.execute(
-                "INSERT INTO people (name, role, token, created) VALUES (:name, :role, :token, @now) "
-                "ON CONFLICT DO NOTHING",
-                {"name": name, "role": role, "token": token_hash},
+                f"INSERT INTO people (name, role, token, created, expires) VALUES (:name, :role, :token, @now, "
+                f"{_expiry(expires_in)}) ON CONFLICT DO NOTHING",
+                {"name": name, "role": role, "token": token_hash, "expires": expires_in},
             ).rowcount
             row = connection.execute(
                 "SELECT name FROM people WHERE lower(name) = lower(:name)", {"name": name}
             ).fetchone()
+            if added:
+                record(connection, "person added", *by, {"name": name, "role": role, "days": expires_in / 86400})
         if not added:
             known = row[0] if row else name
             raise TeamError(
@@ -44,11 +70,30 @@ class Accounts:
             )
 
     def people(self) -> list[dict[str, Any]]:
-        """By name; `token` is the hash of the token."""
-        rows = self.database.read("SELECT name, role, token, created FROM people ORDER BY name")
-        return [dict(zip(("name", "role", "token", "created"), row, strict=True)) for row in rows]
+        """By name; `token` is the hash of the token, or the key of somebody who signs in elsewhere. One whose token
+        has expired is told with `expired`."""
+        rows = self.database.read(
+            f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires < @now FROM people ORDER BY name"
+        )
+        return [dict(zip((*_PERSON, "expired"), (*row[:-1], bool(row[-1])), strict=True)) for row in rows]
 
-    def remove_person(self, name: str, *, keep_admin: bool = False) -> None:
+    def rotate_token(self, name: str, token_hash: str, *, expires_in: float = 0.0, by: Actor = NOBODY) -> None:
+        """The old one is worth nothing from now on. Raises TeamError."""
+        with self.database.transaction() as connection:
+            row = connection.execute("SELECT token, issuer FROM people WHERE name = :name @update", {"name": name})
+            if (found := row.fetchone()) is None:
+                raise _no_person(name)
+            if found[1]:
+                raise TeamError(f"{name} signs in at {found[1]} and has no token here.", "PERSON_SIGNS_IN")
+            _revoke(connection, found[0], name)
+            connection.execute(
+                f"UPDATE people SET token = :token, expires = {_expiry(expires_in)} WHERE name = :name",
+                {"token": token_hash, "expires": expires_in, "name": name},
+            )
+            connection.notify(CHANNEL, "")
+            record(connection, "token rotated", *by, {"name": name, "days": expires_in / 86400})
+
+    def remove_person(self, name: str, *, keep_admin: bool = False, by: Actor = NOBODY) -> None:
         """Their token is worth nothing from now on. Raises TeamError where there is none. `keep_admin`: and for
         the only admin, after whom nobody could manage people at the team's address."""
         with self.database.transaction() as connection:
@@ -59,31 +104,100 @@ class Accounts:
                     f"{name} is the only admin. Add another one first: `forge people add NAME --role admin`.",
                     "STORE_ADMIN",
                 )
-            removed = connection.execute("DELETE FROM people WHERE name = :name", {"name": name}).rowcount
+            row = connection.execute("SELECT token FROM people WHERE name = :name", {"name": name}).fetchone()
+            if row is None:
+                raise _no_person(name)
+            _revoke(connection, row[0], name)
+            connection.execute("DELETE FROM people WHERE name = :name", {"name": name})
             forget_person(connection, name)
             connection.notify(CHANNEL, "")
-        if not removed:
-            raise TeamError(f"no person {name!r}; `forge people list` shows them", "PERSON_NOT_FOUND")
+            record(connection, "person removed", *by, {"name": name})
 
-    def refuse(self, person: str, door: str, action: str, what: str) -> None:
-        """Records that somebody tried what their role does not allow."""
+    # ---- people who sign in elsewhere
+
+    def sign_in(self, who: SignedIn) -> str:
+        """Somebody whom a provider knows, with the role that their groups give them; gives their name here. Whoever is
+        new gets the name that the provider says, or that name with a part of its own if somebody else has it. Raises
+        TeamError `REMOVED` for one who was removed here."""
         with self.database.transaction() as connection:
+            connection.lock("people")
+            if connection.execute("SELECT 1 FROM revoked WHERE token = :key", {"key": who.key}).fetchone():
+                raise TeamError("You were removed from this team. An admin can restore you.", "REMOVED")
+            row = connection.execute("SELECT name, role FROM people WHERE token = :key", {"key": who.key}).fetchone()
+            if row is not None and row[1] == who.role:
+                return str(row[0])
+            if row is not None:
+                connection.execute(
+                    "UPDATE people SET role = :role WHERE token = :key", {"role": who.role, "key": who.key}
+                )
+                connection.notify(CHANNEL, "")
+                told = {"name": row[0], "role": who.role, "was": row[1]}
+                record(connection, "role changed", row[0], SIGN_IN_DOOR, told)
+                return str(row[0])
+            # Threat: whoever can choose their name at the provider would be taken for somebody else of the record.
+            taken = connection.execute(
+                "SELECT 1 FROM people WHERE lower(name) = lower(:name) "
+                "UNION ALL SELECT 1 FROM revoked WHERE lower(name) = lower(:name) "
+                "UNION ALL SELECT 1 FROM sessions WHERE lower(person) = lower(:name) LIMIT 1",
+                {"name": who.name},
+            ).fetchone()
+            name = f"{who.name[:50]}-{who.key[-12:]}" if taken else who.name
             connection.execute(
-                "INSERT INTO refusals (at, person, door, action, what) VALUES (@now, :person, :door, :action, :what)",
-                {"person": person, "door": door, "action": action, "what": what},
+                "INSERT INTO people (name, role, token, created, issuer, subject) VALUES (:name, :role, :key, @now, "
+                ":issuer, :subject)",
+                {"name": name, "role": who.role, "key": who.key, "issuer": who.issuer, "subject": who.subject},
             )
-            connection.execute(
-                "DELETE FROM refusals WHERE person = :person AND at < (SELECT at FROM refusals WHERE person = :person "
-                "ORDER BY at DESC LIMIT 1 OFFSET :most)",
-                {"person": person, "most": REFUSALS_KEPT},
+            told = {"name": name, "role": who.role, "issuer": who.issuer, "subject": who.subject}
+            record(connection, "person added", name, SIGN_IN_DOOR, told)
+        return name
+
+    def restore_person(self, name: str, by: Actor = NOBODY) -> None:
+        """Lets somebody in again who signs in elsewhere. Raises TeamError."""
+        with self.database.transaction() as connection:
+            restored = connection.execute(
+                "DELETE FROM revoked WHERE name = :name AND substr(token, 1, :length) = :prefix",
+                {"name": name, "prefix": SIGNED_IN, "length": len(SIGNED_IN)},
+            ).rowcount
+            if restored:
+                record(connection, "person restored", *by, {"name": name})
+        if not restored:
+            raise TeamError(
+                f"nobody who signs in with OpenID Connect was removed as {name!r}; `forge people add` makes a token",
+                "PERSON_NOT_FOUND",
             )
+
+    def whose_was(self, token_hash: str) -> str:
+        """The name of the person whose token this was, before it was removed, renewed or expired; empty: nobody's."""
+        row = self.database.read_one(
+            "SELECT name FROM revoked WHERE token = :token UNION SELECT name FROM people WHERE token = :token",
+            {"token": token_hash},
+        )
+        return str(row[0]) if row else ""
+
+    # ---- logins and refusals
+
+    def log_in(self, person: str, door: str, how: str) -> None:
+        with self.database.transaction() as connection:
+            record(connection, LOGIN, person, door, {"how": how})
+
+    def log_out(self, person: str, door: str, why: str) -> None:
+        """Somebody's login was ended, by others than themselves."""
+        with self.database.transaction() as connection:
+            record(connection, "login ended", person, door, {"why": why})
+
+    def refuse_login(self, whose: str, door: str, origin: str) -> None:
+        """Somebody came with a token that is not valid, from that address. `whose`: as `whose_was` says."""
+        how = "a token that was removed or renewed, or has expired" if whose else "a token that is not known"
+        self.refuse(whose, door, LOG_IN, f"{how}, from {origin or 'an unknown address'}")
+
+    def refuse(self, person: str, door: str, action: str, what: str, **where: str) -> None:
+        """Records that somebody tried what they may not. `where`: `session` and `program`, if it was about one."""
+        with self.database.transaction() as connection:
+            record_refusal(connection, person, door, action, what, **where)
 
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
         """The newest first."""
-        rows = self.database.read(
-            "SELECT at, person, door, action, what FROM refusals ORDER BY at DESC LIMIT :limit", {"limit": limit}
-        )
-        return [dict(zip(("at", "person", "door", "action", "what"), row, strict=True)) for row in rows]
+        return self.audit.refusals(limit)
 
     # ---- rules of the store
 
@@ -101,15 +215,17 @@ class Accounts:
         rules = [each | {"rule": json.loads(each["rule"])} for each in found]
         return [each | {"id": _id_in_log(each["rule"])} for each in rules]
 
-    def remove_rule(self, rule_id: str, projects: Collection[str] | None = None) -> None:
+    def remove_rule(self, rule_id: str, projects: Collection[str] | None = None, *, by: Actor = NOBODY) -> None:
         """By the id that the log says, or by that of its row. `projects`: only one of these."""
         with self.database.transaction() as connection:
             rows = connection.execute("SELECT id, rule, project FROM rules").fetchall()
             known = [each for each in rows if projects is None or each[2] in projects]
-            removed = [row for row, rule, _ in known if rule_id in (row, _id_in_log(json.loads(rule)))]
-            for row in removed:
+            removed = [(row, where) for row, rule, where in known if rule_id in (row, _id_in_log(json.loads(rule)))]
+            for row, _ in removed:
                 connection.execute("DELETE FROM rules WHERE id = :id", {"id": row})
             connection.notify(CHANNEL, "")
+            for _, where in removed:
+                record(connection, "rule removed", *by, {"rule": rule_id}, program=where)
         if not removed:
             raise TeamError(f"no rule {rule_id!r} here; `forge rules list --store` shows them", "RULE_NOT_FOUND")
 
@@ -124,10 +240,28 @@ def insert_rule(connection: StoreConnection, rule: Mapping[str, Any], person: st
     """In a transaction of the caller's."""
     words = json.dumps(dict(rule), sort_keys=True)
     row_id = sha256(f"{words}{project}".encode()).hexdigest()[:16]
-    connection.execute(
+    added = connection.execute(
         "INSERT INTO rules (id, rule, person, created, project) VALUES (:id, :rule, :person, @now, :project) "
         "ON CONFLICT DO NOTHING",
         {"id": row_id, "rule": words, "person": person, "project": project},
-    )
+    ).rowcount
     connection.notify(CHANNEL, "")
+    if added:
+        record(connection, "rule added", person, "", {"rule": _id_in_log(rule), "words": words}, program=project)
     return _id_in_log(rule)
+
+
+def _expiry(expires_in: float) -> str:
+    return "@now + :expires" if expires_in else ":expires"
+
+
+def _revoke(connection: StoreConnection, token_hash: str, name: str) -> None:
+    """From now on it is known whose this was."""
+    connection.execute(
+        "INSERT INTO revoked (token, name, at) VALUES (:token, :name, @now) ON CONFLICT DO NOTHING",
+        {"token": token_hash, "name": name},
+    )
+
+
+def _no_person(name: str) -> TeamError:
+    return TeamError(f"no person {name!r}; `forge people list` shows them", "PERSON_NOT_FOUND")

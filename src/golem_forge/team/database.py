@@ -225,7 +225,7 @@ complaints: Final = Complaints()
 
 
 def _append_only() -> TeamError:
-    return TeamError("Journals are append only; `forge store prune` deletes whole sessions past retention.")
+    return TeamError("Journals and the audit are append only; `forge store prune` deletes what is past its retention.")
 
 
 # ---- SQLite

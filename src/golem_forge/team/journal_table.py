@@ -10,17 +10,16 @@ All methods block; they are called in threads. Those that end in `_in` work insi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from golem_forge.core.regex import regex
 from golem_forge.events.journal_files import unseal_line
 from golem_forge.team.accounts import insert_rule
 from golem_forge.team.database import SQLITE, Database, RowConflict, StoreConnection, TeamError
 from golem_forge.team.rows import CHANNEL, Append
 
-_PRIVATE: Final = regex(rb'\{"n":\d+,(?:"ts":"[^"\\]*",)?"type":("run"|"part","of":"run")[,}]')
 _MOST_AT_ONCE: Final = 24
 """Lines of one statement."""
 _PAGE_BYTES: Final = 16 << 20
@@ -40,9 +39,11 @@ class JournalTable:
             try:
                 with self.database.transaction() as connection:
                     for each in kept:
-                        if (why := self.append_in(connection, each)) is not None:
+                        if (why := self.append_in(connection, each, rules=False)) is not None:
                             raise _AppendRefused(each.session, why)
                         connection.notify(f"{CHANNEL}_{each.session}", str(each.first + len(each.lines) - 1))
+                    for each in kept:  # last: who records a rule in the audit waits for no session
+                        _insert_rules(connection, each)
                 return refused
             except _AppendRefused as error:  # nothing of it may stay: the others are written anew
                 refused[error.session] = error.why
@@ -67,7 +68,9 @@ class JournalTable:
         except RowConflict:
             return False
 
-    def append_in(self, connection: StoreConnection, each: Append, lock: str = "@share") -> str | None:
+    def append_in(
+        self, connection: StoreConnection, each: Append, lock: str = "@share", *, rules: bool = True
+    ) -> str | None:
         """Lines that are there already, the same bytes, were written by a commit whose answer got lost. Who changes the
         session's row afterwards locks it with `@update`: two that share it would wait for each other."""
         held = connection.execute(
@@ -82,7 +85,10 @@ class JournalTable:
             return "another runner has taken this session over"
         if not held[0] and each.first > 1 and each.lines:
             return "the database has lost lines of its journal that it had taken"
-        return self.insert_in(connection, each, again=bool(held[1]))
+        why = self.insert_in(connection, each, again=bool(held[1]))
+        if why is None and rules:
+            _insert_rules(connection, each)
+        return why
 
     def insert_in(self, connection: StoreConnection, each: Append, *, again: bool = False) -> str | None:
         """`again`: there are lines of these numbers, or later ones."""
@@ -92,8 +98,6 @@ class JournalTable:
                 ":piece, :data) ON CONFLICT DO NOTHING",
                 {"session": each.session, "handle": handle, "worker": worker, "piece": piece, "data": data},
             )
-        for rule, author, project in each.rules:
-            insert_rule(connection, rule, author, project)
         tables: dict[str, list[dict[str, Any]]] = {}
         for n, line in enumerate(each.lines, start=each.first):
             table = "journal_private" if is_private(line) else "journal"
@@ -241,12 +245,24 @@ class _AppendRefused(Exception):
 
 
 def is_private(line: bytes) -> bool:
-    """A record of how a run was started: its paths are the host's. Threat: text of another record that looks like the
-    type of one would hide it from those who may see it."""
-    return _PRIVATE.match(line) is not None
+    """A record of how a run was started: its paths are the host's. What is no record stays private, too.
+
+    Threat: text inside another record that looks like this type must not hide it from those who may see it.
+    """
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return True
+    kind = record.get("of") if record.get("type") == "part" else record.get("type")
+    return kind is None or kind == "run"
 
 
 def bound(name: str, items: Iterable[Any]) -> tuple[str, dict[str, Any]]:
     """(the names of values for a list, the values): what others said is never part of a statement."""
     values: dict[str, Any] = {f"{name}_{number}": item for number, item in enumerate(items)}
     return ", ".join(f":{each}" for each in values), values
+
+
+def _insert_rules(connection: StoreConnection, each: Append) -> None:
+    for rule, author, project in each.rules:
+        insert_rule(connection, rule, author, project)

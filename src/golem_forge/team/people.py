@@ -18,7 +18,7 @@ in constant time with every one there is.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from golem_forge.core.decisions import ChoiceEnum
@@ -27,6 +27,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.net.guard import secret_hash
 from golem_forge.team.answers import remembers_beyond_session
+from golem_forge.team.audit import NOBODY, Actor, AuditHead, AuditRecord
 from golem_forge.team.database import Database, TeamError
 from golem_forge.team.projects import Project, no_project
 from golem_forge.team.rows import CHECKPOINT, CONFINED, ENDED, NewSession, QuestionRow, StoredSession, last_checkpoint
@@ -35,10 +36,18 @@ from golem_forge.team.store import Store, no_question, no_session
 
 TOKEN_PREFIX: Final = "forge_"
 MAX_TOKEN: Final = 200
+TOKEN_LASTS_S: Final = 90 * 86400.0
+"""A token, unless whoever makes it says otherwise."""
 _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 NOT_LOOSER: Final = frozenset({"", "interactive", "strict", "auto_deny"})
 """The modes of approval that a person of a team can choose."""
 NOT_KNOWN: Final = "This token is not valid (any more). Ask an admin of the team for another one: `forge people add`."
+
+
+NOT_CONFIRMED: Final = (
+    "The sign-in provider does not answer, so nobody knows whether you may still do this. You can look; try again "
+    "later."
+)
 
 
 class Role(ChoiceEnum, noun="role"):
@@ -64,12 +73,13 @@ ACTIONS: Final[Mapping[str, Role]] = {
     "change rules": Role.ADMIN,
     "see host paths": Role.ADMIN,
     "see refusals": Role.ADMIN,
+    "see the audit": Role.ADMIN,
     "manage people": Role.ADMIN,
     "manage the project": Role.ADMIN,
 }
 """Action → the least role that may do it. `remember`: an answer that counts beyond its session. `manage the project`:
 who has which role in it."""
-STORE_WIDE: Final = frozenset({"see refusals", "manage people"})
+STORE_WIDE: Final = frozenset({"see refusals", "see the audit", "manage people"})
 """These take the role in all projects; the others are about one."""
 
 _EXPLAINED: Final = {
@@ -84,6 +94,8 @@ class Person:
     """In all projects."""
     projects: Mapping[str, Role] = field(default_factory=dict)
     """Project → the role that they have there besides."""
+    expires: float = 0.0
+    """When their token stops working, by the store's clock; 0: never."""
 
     def role_in(self, program: str | None) -> Role:
         """`program`: None: in all projects."""
@@ -114,10 +126,17 @@ def person_name(name: str) -> str:
     return name
 
 
-def add_person(store: Store, name: str, role: Role) -> str:
-    """Gives the token, which nobody can read again. Raises TeamError."""
+def add_person(store: Store, name: str, role: Role, *, expires_in: float = TOKEN_LASTS_S, by: Actor = NOBODY) -> str:
+    """Gives the token, which nobody can read again. `expires_in`: seconds; 0: it does not expire. Raises TeamError."""
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
-    store.accounts.add_person(person_name(name), role.value, secret_hash(token))
+    store.accounts.add_person(person_name(name), role.value, secret_hash(token), expires_in=expires_in, by=by)
+    return token
+
+
+def rotate_token(store: Store, name: str, *, expires_in: float = TOKEN_LASTS_S, by: Actor = NOBODY) -> str:
+    """Gives the new token; the old one does not work any more. Raises TeamError."""
+    token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+    store.accounts.rotate_token(name, secret_hash(token), expires_in=expires_in, by=by)
     return token
 
 
@@ -128,15 +147,17 @@ def find_person(store: Store, token_hash: str) -> Person | None:
 
 
 def all_people(store: Store) -> dict[str, Person]:
-    """By the hash of their token."""
+    """By the hash of their token; without those whose token has expired."""
     roles = store.projects.roles()
     return {
         each["token"]: Person(
             name=each["name"],
             role=Role(each["role"]),
             projects={project: Role(role) for project, role in roles.get(each["name"], {}).items()},
+            expires=each["expires"],
         )
         for each in store.accounts.people()
+        if not each["expired"]
     }
 
 
@@ -174,9 +195,13 @@ class TeamStore(Protocol):
     def add_schedule(self, new: NewSchedule) -> str: ...
     def remove_schedule(self, name: str) -> None: ...
     def people(self) -> list[dict[str, Any]]: ...
-    def new_person(self, name: str, role: Role) -> str: ...
+    def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str: ...
+    def rotate_token(self, name: str, expires_in: float = TOKEN_LASTS_S) -> str: ...
     def remove_person(self, name: str) -> None: ...
+    def restore_person(self, name: str) -> None: ...
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]: ...
+    def audit(self, *, after: int = 0, since: float = 0.0, program: str = "") -> list[AuditRecord]: ...
+    def audit_begin(self) -> AuditHead: ...
     def rules(self) -> list[dict[str, Any]]: ...
     def remove_rule(self, rule_id: str) -> None: ...
     def projects(self) -> list[Project]: ...
@@ -192,10 +217,14 @@ class PersonStore:
     """The store behind the role of one person. Every method raises TeamError `ROLE` for what the role does not allow,
     and `NOT_A_PERSON` once the token is removed."""
 
-    def __init__(self, store: Store, token_hash: str, door: str) -> None:
+    def __init__(
+        self, store: Store, token_hash: str, door: str, is_confirmed: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`is_confirmed`: whether somebody who signs in elsewhere was confirmed there lately; else they only see."""
         self.store = store
         self.door = door
         self._token_hash = token_hash
+        self._is_confirmed = is_confirmed
 
     @property
     def person(self) -> Person:
@@ -209,7 +238,8 @@ class PersonStore:
         of them is in STORE_WIDE. A refusal is recorded."""
         person = self.person
         if not (person.may_somewhere(action) if program is None else person.may(action, program)):
-            self.store.accounts.refuse(person.name, self.door, action, one_line(what)[:200])
+            told = one_line(what)[:200]
+            self.store.accounts.refuse(person.name, self.door, action, told, program=program or "")
             least = ACTIONS[action].value
             role = person.role_in(program) if program is not None else person.highest
             is_what = f"is {role.value}" if role is not Role.NONE else "has no role"
@@ -217,6 +247,8 @@ class PersonStore:
             raise TeamError(
                 f"{person.name} {is_what} here and may not {action}: {why}. The refusal was recorded.", "ROLE"
             )
+        if ACTIONS[action] is not Role.VIEWER and not self._is_confirmed():
+            raise TeamError(NOT_CONFIRMED, "SIGN_IN_AWAY")
         return person
 
     def session(self, session_id: str, action: str = "see", what: str = "") -> StoredSession:
@@ -234,7 +266,8 @@ class PersonStore:
         """What is not, and is there, was tried: that is recorded."""
         if person.may("see", program):
             return True
-        self.store.accounts.refuse(person.name, self.door, "see (another project)", one_line(what)[:200])
+        told = one_line(what)[:200]
+        self.store.accounts.refuse(person.name, self.door, "see (another project)", told, program=program)
         return False
 
     @property
@@ -343,7 +376,8 @@ class PersonStore:
             return self.store.answer(question_id, answer, who.name, self.door)
         except TeamError as error:
             if error.code == "FOUR_EYES":
-                self.store.accounts.refuse(who.name, self.door, "answer (four eyes)", f"question {question_id}"[:200])
+                where = {"session": question.session, "program": question.program}
+                self.store.accounts.refuse(who.name, self.door, "answer (four eyes)", what[:200], **where)
             raise
 
     def send(self, session_id: str, kind: str, data: Mapping[str, Any]) -> int:
@@ -402,16 +436,16 @@ class PersonStore:
     def remove_rule(self, rule_id: str) -> None:
         """One of all projects takes an admin of all; one of a project an admin of it."""
         person = self.require("change rules", f"remove {rule_id}")
-        self.store.accounts.remove_rule(rule_id, person.programs("change rules"))
+        self.store.accounts.remove_rule(rule_id, person.programs("change rules"), by=self._actor)
 
     def grant(self, project: str, subject: str, role: Role) -> None:
         """`subject`: a person, or `@group`; Role.NONE takes the role back."""
         self._managed(project, f"{subject}: {role.value}")
-        self.store.projects.grant(project, subject, role.value)
+        self.store.projects.grant(project, subject, role.value, by=self._actor)
 
     def rename_project(self, name: str, new: str) -> None:
         self._managed(name, f"rename to {new}")
-        self.store.projects.rename(name, new)
+        self.store.projects.rename(name, new, by=self._actor)
 
     def _managed(self, name: str, what: str) -> None:
         person = self.require("manage the project", f"{name}, {what}")
@@ -427,28 +461,49 @@ class PersonStore:
 
     def join(self, group: str, person: str) -> None:
         self.require("manage people", f"{person} into {group}")
-        self.store.projects.join(group, person)
+        self.store.projects.join(group, person, by=self._actor)
 
     def leave(self, group: str, person: str) -> None:
         self.require("manage people", f"{person} out of {group}")
-        self.store.projects.leave(group, person)
+        self.store.projects.leave(group, person, by=self._actor)
 
     def people(self) -> list[dict[str, Any]]:
         self.require("manage people", "list")
         return [{**each, "token": ""} for each in self.store.accounts.people()]
 
-    def new_person(self, name: str, role: Role) -> str:
+    def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str:
         self.require("manage people", f"add {name}")
-        return add_person(self.store, name, role)
+        return add_person(self.store, name, role, expires_in=expires_in, by=self._actor)
+
+    def rotate_token(self, name: str, expires_in: float = TOKEN_LASTS_S) -> str:
+        self.require("manage people", f"rotate the token of {name}")
+        return rotate_token(self.store, name, expires_in=expires_in, by=self._actor)
 
     def remove_person(self, name: str) -> None:
         """The only admin stays, unless whoever has the database itself removes them."""
         self.require("manage people", f"remove {name}")
-        self.store.accounts.remove_person(name, keep_admin=bool(self._token_hash))
+        self.store.accounts.remove_person(name, keep_admin=bool(self._token_hash), by=self._actor)
+
+    def restore_person(self, name: str) -> None:
+        self.require("manage people", f"restore {name}")
+        self.store.accounts.restore_person(name, self._actor)
 
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
         self.require("see refusals")
         return self.store.accounts.refusals(limit)
+
+    def audit(self, *, after: int = 0, since: float = 0.0, program: str = "") -> list[AuditRecord]:
+        """A page of it, in its order."""
+        self.require("see the audit")
+        return self.store.accounts.audit.records(after=after, since=since, program=program)
+
+    def audit_begin(self) -> AuditHead:
+        self.require("see the audit")
+        return self.store.accounts.audit.pruned()
+
+    @property
+    def _actor(self) -> Actor:
+        return Actor(self.person.name, self.door)
 
     def close(self) -> None:
         self.store.close()

@@ -4,6 +4,8 @@ A project is a program: a directory on a machine, known by the id that its sessi
 was queued in it, or after `forge projects add`. A person has a role in all projects (`people.role`) and may have one in
 each project, by their own name or by a group that they are in; the highest counts. Groups are written `@name`.
 
+What changes here is recorded in the audit in the same transaction.
+
 All methods block; they are called in threads. Who may call them is judged in `people.py`.
 """
 
@@ -15,6 +17,7 @@ from typing import Final
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
+from golem_forge.team.audit import NOBODY, Actor, record
 from golem_forge.team.database import Database, StoreConnection, TeamError
 from golem_forge.team.rows import CHANNEL
 
@@ -107,7 +110,8 @@ class Projects:
     def approvers(self, project_ids: Iterable[str]) -> dict[str, list[str]]:
         """By project: everybody whose role lets them answer there, by name."""
         with self.database.transaction(write=False) as connection:
-            names = [name for (name,) in connection.execute("SELECT name FROM people ORDER BY name").fetchall()]
+            rows = connection.execute("SELECT name FROM people WHERE expires = 0 OR expires > @now ORDER BY name")
+            names = [name for (name,) in rows.fetchall()]
             return {
                 each: [name for name in names if role_in(connection, name, each) in MAY_START]
                 for each in set(project_ids)
@@ -121,7 +125,7 @@ class Projects:
             ensure_project(connection, project_id, name)
         return next(each for each in self.all() if each.id == project_id)
 
-    def rename(self, name: str, new: str) -> None:
+    def rename(self, name: str, new: str, *, by: Actor = NOBODY) -> None:
         """Raises TeamError."""
         _check_name(new, "project")
         with self.database.transaction() as connection:
@@ -131,30 +135,36 @@ class Projects:
             ).fetchone()
             if taken:
                 raise TeamError(f"there is a project {new!r} already; choose another name", "PROJECT_NAME")
-            changed = connection.execute(
-                "UPDATE projects SET name = :new WHERE lower(name) = lower(:name)", {"new": new, "name": name}
-            ).rowcount
-        if not changed:
-            raise no_project(name)
+            row = connection.execute(
+                "UPDATE projects SET name = :new WHERE lower(name) = lower(:name) RETURNING id",
+                {"new": new, "name": name},
+            ).fetchone()
+            if row is None:
+                raise no_project(name)
+            record(connection, "project renamed", *by, {"project": new, "was": name}, program=row[0])
 
-    def grant(self, name: str, subject: str, role: str) -> None:
+    def grant(self, name: str, subject: str, role: str, *, by: Actor = NOBODY) -> None:
         """`subject`: a person, or `@group`; `none` takes the role back. Raises TeamError."""
         found = self.find(name)
         with self.database.transaction() as connection:
-            values = {"project": found.id, "subject": subject, "role": role}
+            values = {"project": found.id, "subject": subject}
+            before = connection.execute(
+                "SELECT role FROM project_roles WHERE project = :project AND subject = :subject @update", values
+            ).fetchone()
+            was = before[0] if before else ROLES[0]
             if role == ROLES[0]:
-                connection.execute(
-                    "DELETE FROM project_roles WHERE project = :project AND subject = :subject",
-                    {"project": found.id, "subject": subject},
-                )
+                connection.execute("DELETE FROM project_roles WHERE project = :project AND subject = :subject", values)
             else:
                 _check_subject(connection, subject)
                 connection.execute(
                     "INSERT INTO project_roles (project, subject, role) VALUES (:project, :subject, :role) "
                     "ON CONFLICT (project, subject) DO UPDATE SET role = excluded.role",
-                    values,
+                    values | {"role": role},
                 )
             connection.notify(CHANNEL, "")
+            if role != was:
+                told = {"project": found.name, "name": subject, "role": role, "was": was}
+                record(connection, "project role changed", *by, told, program=found.id)
 
     def groups(self) -> dict[str, list[str]]:
         """By name: its people."""
@@ -163,23 +173,27 @@ class Projects:
             found.setdefault(name, []).append(person)
         return found
 
-    def join(self, group: str, person: str) -> None:
+    def join(self, group: str, person: str, *, by: Actor = NOBODY) -> None:
         """Raises TeamError for what is no name, and for somebody who is not there."""
         _check_name(group, "group")
         with self.database.transaction() as connection:
             _check_subject(connection, person)
-            connection.execute(
+            added = connection.execute(
                 "INSERT INTO group_members (name, person) VALUES (:name, :person) ON CONFLICT DO NOTHING",
                 {"name": group, "person": person},
-            )
+            ).rowcount
             connection.notify(CHANNEL, "")
+            if added:
+                record(connection, "group joined", *by, {"group": group, "name": person})
 
-    def leave(self, group: str, person: str) -> None:
+    def leave(self, group: str, person: str, *, by: Actor = NOBODY) -> None:
         with self.database.transaction() as connection:
             gone = connection.execute(
                 "DELETE FROM group_members WHERE name = :name AND person = :person", {"name": group, "person": person}
             ).rowcount
             connection.notify(CHANNEL, "")
+            if gone:
+                record(connection, "group left", *by, {"group": group, "name": person})
         if not gone:
             raise TeamError(
                 f"{person!r} is not in the group {group!r}; `forge projects groups` shows them", "PERSON_NOT_FOUND"

@@ -26,9 +26,10 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
+from golem_forge.team.audit import AuditHead, AuditRecord, record_from
 from golem_forge.team.changes import SessionChanges, changes_from_json
 from golem_forge.team.database import StoreUnavailable, TeamError
-from golem_forge.team.people import NOT_KNOWN, Person, Role
+from golem_forge.team.people import NOT_KNOWN, TOKEN_LASTS_S, Person, Role
 from golem_forge.team.projects import Project
 from golem_forge.team.rows import NewSession, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule, Schedule
@@ -215,10 +216,18 @@ class RemoteStore:
     # ---- people and rules
 
     def people(self) -> list[dict[str, Any]]:
-        return _checked(self._rows("/api/team/people"), name=str, role=str, created=(int, float))
+        numbers: dict[str, Any] = {"created": (int, float), "expires": (int, float)}
+        return _checked(self._rows("/api/team/people"), name=str, role=str, issuer=str, **numbers)
 
-    def new_person(self, name: str, role: Role) -> str:
-        return _id(self._post("/api/team/people", {"name": name, "role": role.value}), "token")
+    def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str:
+        body = {"name": name, "role": role.value, "expiresIn": expires_in}
+        return _id(self._post("/api/team/people", body), "token")
+
+    def rotate_token(self, name: str, expires_in: float = TOKEN_LASTS_S) -> str:
+        return _id(self._post(f"/api/team/people/{_part(name)}/token", {"expiresIn": expires_in}), "token")
+
+    def restore_person(self, name: str) -> None:
+        self._ask("POST", f"/api/team/people/{_part(name)}/restore", b"{}")
 
     def remove_person(self, name: str) -> None:
         self._ask("DELETE", f"/api/team/people/{_part(name)}")
@@ -226,6 +235,22 @@ class RemoteStore:
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
         rows = self._rows("/api/team/refusals")
         return _checked(rows, at=(int, float), person=str, door=str, action=str, what=str)
+
+    def audit(self, *, after: int = 0, since: float = 0.0, program: str = "") -> list[AuditRecord]:
+        rows = self._rows("/api/team/audit", after=after, since=since, program=program)
+        try:
+            found = [record_from(each) for each in rows]
+        except ValueError:
+            raise TeamError(_OTHER_VERSION) from None
+        if any(later.n <= before.n for before, later in pairwise(found)) or (found and found[0].n <= after):
+            raise TeamError(_OTHER_VERSION)  # whoever reads on after the last number would never come to an end
+        return found
+
+    def audit_begin(self) -> AuditHead:
+        begin = self._get("/api/team/audit", after=_MAX_NUMBER - 1).get("begin")
+        if not isinstance(begin, list) or [type(each) for each in begin] != [int, str]:
+            raise TeamError(_OTHER_VERSION)
+        return AuditHead(n=begin[0], hash=begin[1])
 
     def rules(self) -> list[dict[str, Any]]:
         return _checked(self._rows("/api/team/rules"), id=str, rule=dict, person=str)

@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Final
 
 from golem_forge.core.regex import regex
+from golem_forge.team.audit import REFUSED, record
 from golem_forge.team.database import (
     APPEND_ONLY,
     SQLITE,
@@ -153,8 +154,21 @@ ALTER TABLE rules ADD COLUMN project TEXT NOT NULL DEFAULT '';
 ALTER TABLE schedules ADD COLUMN program TEXT NOT NULL DEFAULT '';
 CREATE INDEX sessions_by_program ON sessions (program, created)
 """
+_AUDIT_TABLES: Final = """
+CREATE TABLE audit (
+    n BIGINT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, kind TEXT NOT NULL, person TEXT NOT NULL, door TEXT NOT NULL,
+    program TEXT NOT NULL, session TEXT NOT NULL, data TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL
+);
+CREATE INDEX audit_by_person ON audit (person, kind, at);
+CREATE TABLE revoked (token TEXT PRIMARY KEY, name TEXT NOT NULL, at DOUBLE PRECISION NOT NULL);
+ALTER TABLE people ADD COLUMN expires DOUBLE PRECISION NOT NULL DEFAULT 0;
+ALTER TABLE people ADD COLUMN issuer TEXT NOT NULL DEFAULT '';
+ALTER TABLE people ADD COLUMN subject TEXT NOT NULL DEFAULT '';
+CREATE UNIQUE INDEX people_by_subject ON people (issuer, subject) WHERE issuer <> ''
+"""
 _TABLE_NAMES: Final = regex(r"CREATE TABLE (\w+)")
 _APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
+_AUDIT: Final = ("audit",)
 _PRUNING: Final = "pruning"
 RUNNER: Final = "runner"
 PAGE: Final = "page"
@@ -168,14 +182,18 @@ _KEPT: Final = {
 _RIGHTS: Final = {
     RUNNER: {
         **_KEPT,
-        **dict.fromkeys((*_APPEND_ONLY, "rules", "projects"), "SELECT, INSERT"),
-        **dict.fromkeys(("meta", "people", "pruned", "project_roles", "group_members"), "SELECT"),
+        **dict.fromkeys((*_APPEND_ONLY, *_AUDIT, "rules", "projects"), "SELECT, INSERT"),
+        **dict.fromkeys(("meta", "people", "pruned", "revoked", "project_roles", "group_members"), "SELECT"),
     },
-    PAGE: {**_KEPT, **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners"), "SELECT")},
+    PAGE: {
+        **_KEPT,
+        **dict.fromkeys(_AUDIT, "SELECT, INSERT"),
+        **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners"), "SELECT"),
+    },
 }
 """By kind: what it may do with a table, where that is not everything. A runner adds to journals; a rule that it adds is
 what an admin answered to its question; the owner and the admins decide about people. The page records no call. Neither
-deletes a session, nor changes what somebody said to it."""
+deletes a session, nor changes what somebody said to it, nor what the audit says."""
 _GRANTED: Final = {RUNNER: "runner role ", PAGE: "page role "}
 """In `meta`, before the name of a role that was granted these rights: `upgrade` grants them for new tables."""
 
@@ -185,23 +203,27 @@ def _statements(database: Database) -> Iterator[str]:
     for statement in _TABLES.replace("BYTES", binary).split(";"):
         if statement.strip():
             yield statement
-    if database.kind == SQLITE:
-        for table in _APPEND_ONLY:
+    if database.kind != SQLITE:
+        yield (
+            "CREATE FUNCTION forge_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, "
+            "pg_temp AS $$ BEGIN "
+            f"IF current_setting('forge.{_PRUNING}', true) = 'on' AND pg_has_role(current_user, "
+            "(SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') "
+            f"THEN RETURN OLD; END IF; RAISE EXCEPTION '{APPEND_ONLY}'; END $$"
+        )
+    yield from _append_only_triggers(database, _APPEND_ONLY)
+
+
+def _append_only_triggers(database: Database, tables: tuple[str, ...]) -> Iterator[str]:
+    for table in tables:
+        if database.kind == SQLITE:
             for verb in ("UPDATE", "DELETE"):
                 yield (
                     f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
                     f"WHEN NOT EXISTS (SELECT 1 FROM meta WHERE key = '{_PRUNING}') "
                     f"BEGIN SELECT RAISE(ABORT, '{APPEND_ONLY}'); END"
                 )
-        return
-    yield (
-        "CREATE FUNCTION forge_append_only() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp "
-        "AS $$ BEGIN "
-        f"IF current_setting('forge.{_PRUNING}', true) = 'on' AND pg_has_role(current_user, "
-        "(SELECT relowner FROM pg_class WHERE oid = TG_RELID), 'MEMBER') "
-        f"THEN RETURN OLD; END IF; RAISE EXCEPTION '{APPEND_ONLY}'; END $$"
-    )
-    for table in _APPEND_ONLY:
+            continue
         yield (
             f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE ON {table} "
             "FOR EACH ROW EXECUTE FUNCTION forge_append_only()"
@@ -229,8 +251,19 @@ def _add_projects(connection: StoreConnection, database: Database) -> None:
         ensure_project(connection, program, PurePath(json.loads(facts or "{}").get("directory") or "").name)
 
 
-_STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (_add_projects,)
+def _add_audit(connection: StoreConnection, database: Database) -> None:
+    """The audit, where refusals are from now on; tokens that expire; people who sign in elsewhere."""
+    for statement in (*_AUDIT_TABLES.split(";"), *_append_only_triggers(database, _AUDIT)):
+        connection.execute(statement)
+    rows = connection.execute("SELECT at, person, door, action, what FROM refusals ORDER BY at").fetchall()
+    for at, person, door, action, what in rows:
+        record(connection, REFUSED, person, door, {"action": action, "what": what, "was at": at})
+    connection.execute("DROP TABLE refusals")
+
+
+_STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (_add_projects, _add_audit)
 """What leads from each version to the next one; the first begins at version 1, the tables above."""
+_DROPPED: Final = frozenset({"refusals"})
 SCHEMA_VERSION: Final = 1 + len(_STEPS)
 
 
@@ -351,7 +384,8 @@ def require_runner(database: Database) -> None:
     """Before a runner starts. Raises TeamError for a role that lacks a right which its work needs."""
     needed = (
         f"('{table}', '{right}')"
-        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES)
+        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES + _AUDIT_TABLES)
+        if table not in _DROPPED
         for right in _RIGHTS[RUNNER].get(table, _ALL_RIGHTS).split(", ")
     )
     with database.transaction(write=False) as connection:

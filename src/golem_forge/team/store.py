@@ -24,6 +24,7 @@ from golem_forge.core.ids import new_id
 from golem_forge.storage.home import ForgeHome
 from golem_forge.team.accounts import Accounts
 from golem_forge.team.answers import check_answer, check_four_eyes, not_open, says_something, with_authors
+from golem_forge.team.audit import Actor, answer_facts, record
 from golem_forge.team.database import (
     SQLITE,
     Database,
@@ -552,7 +553,7 @@ class Store:
         path = wire.get("workerPath") or [{}]
         expires = "@now + :expires" if expires_in else ":expires"
         with self.database.transaction() as connection:
-            self._held(connection, lease)
+            session = self._held(connection, lease)
             is_new = connection.execute(
                 "INSERT INTO questions (id, session, kind, call, worker, risk, title, wire, state, asked, expires, "
                 "four_eyes) VALUES (:id, :session, :kind, :call, :worker, :risk, :title, :wire, 'open', @now, "
@@ -586,6 +587,10 @@ class Store:
                     ),
                 )
             connection.notify(CHANNEL, lease.id)
+            if is_new and found is not None:
+                told = {"question": found.id, "tool": str(wire.get("tool") or ""), "risk": found.risk}
+                where = {"session": session.id, "program": session.program}
+                record(connection, "question", session.person, "", told | {"title": found.title}, **where)
         assert found is not None
         return found
 
@@ -722,6 +727,7 @@ class Store:
             if changed:
                 self._add_arrival(connection, session, "answer", {"question": question_id}, person, door)
                 connection.notify(CHANNEL, session.id)
+                self._record_answer(connection, session, found, answer)
         if not changed:
             raise not_open(found)
         return found
@@ -730,8 +736,8 @@ class Store:
         """Nobody has to answer it any more. One that was answered stays so. `person`: they answered it at the session
         itself. Raises TeamError (`LEASE_LOST`): the session is another's, and so are its questions."""
         with self.database.transaction() as connection:
-            self._held(connection, lease)
-            connection.execute(
+            session = self._held(connection, lease)
+            changed = connection.execute(
                 "UPDATE questions SET state = :state, person = :person, door = :door, answered = @now "
                 "WHERE id = :id AND session = :session AND state = 'open'",
                 {
@@ -741,8 +747,19 @@ class Store:
                     "id": question_id,
                     "session": lease.id,
                 },
-            )
+            ).rowcount
             connection.notify(CHANNEL, lease.id)
+            if changed and person and (found := self._question(connection, question_id)) is not None:
+                self._record_answer(connection, session, found, {})
+
+    def _record_answer(
+        self, connection: StoreConnection, session: StoredSession, answered: QuestionRow, answer: Mapping[str, Any]
+    ) -> None:
+        """In the audit, as the last thing of its transaction."""
+        told = answer_facts(answered.id, answered.kind, str(answered.wire.get("tool") or ""), answered.risk, answer)
+        kind = "edit" if "edited" in told else "answer"
+        where = {"session": session.id, "program": session.program}
+        record(connection, kind, answered.person, answered.door, told | {"starter": session.person}, **where)
 
     def ask_again(self, lease: Lease, question_id: str, wire: Mapping[str, Any]) -> None:
         """The answer did not count (an edit that is not valid): the question is open once more, as it is shown now."""
@@ -939,6 +956,11 @@ class Store:
             ).fetchall()
             gone = connection.execute(f"SELECT session FROM pruned WHERE {pruned}", values).fetchall()
         return {id: json.loads(facts) for id, facts in rows} | {id: {} for (id,) in gone}
+
+    def prune_audit(self, retention_s: float, by: Actor) -> int:
+        """Deletes what the audit keeps longer than that; gives how many records."""
+        with self.database.transaction() as connection, pruning(connection, self.database):
+            return self.accounts.audit.prune(connection, retention_s, *by)
 
     def prune(self, retention_s: float) -> int:
         """Deletes sessions that ended longer ago than that; leaves their id, line count and last hash."""

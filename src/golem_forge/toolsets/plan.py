@@ -37,6 +37,14 @@ class SessionPlans:
         self._by_worker[worker] = [dict(step) for step in steps]
 
 
+def plan_as_task(steps: list[PlanStep]) -> str:
+    """What a model is told when the person lets it start."""
+    if not steps:
+        return "Go: plan mode is over. Carry out what you proposed; write its steps down with update_plan first."
+    listed = "\n".join(f"{number}. {step['step']}" for number, step in enumerate(steps, 1))
+    return f"Go: plan mode is over. Carry out this plan, and keep it up to date with update_plan:\n{listed}"
+
+
 class PlanToolset:
     name = "plan"
     config = None

@@ -18,13 +18,13 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.ui.line_terminal import ask_line, can_ask, discard_until_idle, print_lines, terminal_width
-from golem_forge.ui.render.card import answer_of_key, approval_card, choice_numbers, full_card
-from golem_forge.ui.render.lines import line, lines_of, to_text
+from golem_forge.ui.render.card import answer_of_key, approval_card, asked_because, choice_numbers, full_card
+from golem_forge.ui.render.lines import line, lines_of
 
 if TYPE_CHECKING:
     from golem_forge.policy.request import ApprovalRequest
 
-__all__ = ["ask_for_one_call", "ask_on_terminal", "can_ask", "card_data", "create_cli_approval_callback"]
+__all__ = ["ask_card", "ask_for_one_call", "ask_on_terminal", "can_ask", "card_data", "create_cli_approval_callback"]
 
 NO_TERMINAL: Final = "There is no terminal to ask on."
 Fields = Mapping[str, Any]
@@ -45,13 +45,13 @@ def create_cli_approval_callback() -> Callable[[ApprovalRequest], dict[str, Any]
 
 def ask_on_terminal(request: ApprovalRequest) -> dict[str, Any]:
     data = card_data(request)
-    return _ask(data, data["choices"])
+    return ask_card(data, data["choices"])
 
 
 def ask_for_one_call(request: ApprovalRequest) -> dict[str, Any]:
     """For a session that ends with this call: what would be kept for the session is not offered."""
     data = card_data(request)
-    return _ask(data, [choice for choice in data["choices"] if choice["scope"] != "session"])
+    return ask_card(data, [choice for choice in data["choices"] if choice["scope"] != "session"])
 
 
 def card_data(request: ApprovalRequest) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def card_data(request: ApprovalRequest) -> dict[str, Any]:
     return {**request.to_wire(), "label": request.label, "warnings": list(request.warnings), "fields": problems}
 
 
-def _ask(request: Fields, choices: Sequence[Fields]) -> dict[str, Any]:
+def ask_card(request: Fields, choices: Sequence[Fields]) -> dict[str, Any]:
     print_lines([[], *approval_card(request, choices, width=terminal_width())])
     remember = f"{choice_numbers(choices)} remember · " if choices else ""
     question = f"Approve? [y/N] (y once · n deny · {remember}e edit · d all · w why · q stop · ? help) "
@@ -85,7 +85,7 @@ def _parse_answer(word: str, request: Fields, choices: Sequence[Fields]) -> dict
     if word == "d":
         print_lines(full_card(request))
     elif word == "w":
-        print_lines([line(f"asked because: {to_text(request.get('why', ''))}")])
+        print_lines([line(asked_because(request.get("why", "")))])
     else:
         remembers = f" {choice_numbers(choices)} also remembers that choice," if choices else ""
         print_lines(

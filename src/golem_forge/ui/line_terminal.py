@@ -117,8 +117,21 @@ def print_lines(rows: Sequence[Line]) -> None:
         sys.stderr.write("".join(parts) + "\n")
 
 
+_colourless: list[bool] = []
+
+
+def forbid_colour() -> None:
+    """For the rest of the process, whatever the terminal could."""
+    _colourless.append(True)
+
+
 def may_colour() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return (
+        not _colourless
+        and sys.stderr.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
 
 
 def terminal_width() -> int:

@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 from golem_forge.core.calls import Severity
 from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
-from golem_forge.ui.render import reports, results
+from golem_forge.ui.render import calls, reports, results
 from golem_forge.ui.render.card import answer_line, approval_card
 from golem_forge.ui.render.lines import (
     DISPLAY_CUT,
@@ -99,6 +99,7 @@ class TraceFormatter:
         self._refusal = ""
         """Why the last call failed, if that was shown: the command that made it does not repeat it."""
         self.changes = reports.TurnChanges()
+        self.display = calls.CallDisplay()
 
     def format(self, event: Event) -> list[Line]:
         show = _FORMATTERS.get(event.type)
@@ -232,11 +233,11 @@ class TraceFormatter:
         self._tools[call] = to_text(data.get("toolName", ""))
         self._inside[call] = depth = self._inside.get(parent, 0) + 1 if parent else 0
         if self.level is TraceLevel.DEBUG:
-            rows = [results.call_line({**data, "args": None}), *results.argument_lines(data)]
+            rows = [calls.call_line({**data, "args": None}), *calls.argument_lines(data)]
         elif depth:
-            rows = self._child_lines(parent, results.call_line({**data, "caller": ""}))
+            rows = self._child_lines(parent, calls.call_line({**data, "caller": ""}, self.display))
         else:
-            rows = [results.call_line(data), *results.program_lines(data)]
+            rows = [calls.call_line(data, self.display), *calls.program_lines(data)]
         return self._named(indented(rows, "  " * depth) if depth else rows, worker_id)
 
     def _child_lines(self, parent: str, shown: Line) -> list[Line]:
@@ -248,7 +249,7 @@ class TraceFormatter:
 
     def _tool_progress(self, data: Fields, worker_id: str) -> list[Line]:
         tool = self._tools.get(to_text(data.get("toolCallId", "")), "")
-        return self._named([results.progress_line(data, tool)], worker_id) if self._normal else []
+        return self._named([calls.progress_line(data, tool)], worker_id) if self._normal else []
 
     def _tool_output(self, data: Fields, worker_id: str) -> list[Line]:
         return self._named(indented(self._outputs.add(data), "  │ "), worker_id) if self._normal else []
@@ -262,31 +263,37 @@ class TraceFormatter:
         depth = self._inside.pop(call, 0)
         rows = self._result_rows(data)
         if depth and self.level is TraceLevel.NORMAL and call not in self.answers:
-            rows = [*results.failure_lines(data), *results.leftover_rows(data)]
+            rows = [*results.failure_lines(data, self._subject(data)), *results.leftover_rows(data)]
         if depth and rows and self._normal:
             rows = indented(rows, "  " * depth)
         if rows:
             self._refusal = to_text(data.get("error") or "")
         return self._named(rows, worker_id)
 
+    def _subject(self, data: Fields) -> str:
+        tool = to_text(data.get("toolName", ""))
+        return calls.call_subject(tool, data.get("args"), self.display.defaults.get(tool))
+
     def _result_rows(self, data: Fields) -> list[Line]:
         call = to_text(data.get("toolCallId", ""))
         by_person = call in self._by_person
         self._by_person.discard(call)
         self._answer = self._answer if by_person else ""  # a refused call has no start: words before it were no answer
+        subject = self._subject(data)
         if not self._normal:
             if by_person:
-                return results.result_lines(data)
+                return results.result_lines(data, subject)
             if self.level is TraceLevel.SUMMARY:
-                return [*results.failure_lines(data), *results.leftover_rows(data, Severity.WARNING)]
+                return [*results.failure_lines(data, subject), *results.leftover_rows(data, Severity.WARNING)]
             return results.leftover_rows(data, Severity.CRITICAL)
         if data.get("toolCallId") in self._outputs:
             rest = indented(self._outputs.finish(data.get("toolCallId")), "  │ ")
-            rows = [*rest, *results.result_after_output(data)]
-        elif call in self.answers and self.level is TraceLevel.NORMAL:
-            rows = results.folded_result(data, self.answers[call])
+            rows = [*rest, *results.result_after_output(data, subject)]
+        elif self.display.brief and self.level is TraceLevel.NORMAL:
+            width, answer = self.width() if self.width else 80, self.answers.get(call, "")
+            rows = calls.brief_result(data, self.display, width, answer, asked_for=by_person)
         else:
-            rows = results.result_lines(data)
+            rows = results.result_lines(data, subject)
         decision = data.get("decision")
         if self.level is TraceLevel.DEBUG and isinstance(decision, Mapping):
             rows += results.decision_lines(decision)
@@ -298,6 +305,10 @@ class TraceFormatter:
         self._workers[to_text(data.get("workerId", ""))] = data
         is_child = finite_number(data.get("depth")) > 0  # a root alone is no tree
         return [reports.worker_line(data)] if self._normal and is_child else []
+
+    def _manual_tools(self, data: Fields, worker_id: str) -> list[Line]:
+        self.display.learn(data.get("tools"))
+        return reports.manual_tool_lines(mappings_in(data.get("tools"))) if self._normal else []
 
     def _usage(self, data: Fields, worker_id: str) -> list[Line]:
         session = data.get("session")
@@ -372,7 +383,7 @@ _FORMATTERS: Final[Mapping[str, _EventFormatter]] = {
     "formRequired": TraceFormatter._form,
     "formResolved": TraceFormatter._form_resolved,
     "inputPrompt": TraceFormatter._turn_ended,
-    "manualToolsAvailable": _from_normal(lambda data: reports.manual_tool_lines(mappings_in(data.get("tools")))),
+    "manualToolsAvailable": TraceFormatter._manual_tools,
     "diffSummary": _from_normal(lambda data: diff_summary_lines(mappings_in(data.get("summaries")))),
     "diffContent": _from_normal(diff_content_lines),
     "filesChanged": TraceFormatter._files_changed,

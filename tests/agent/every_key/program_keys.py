@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.agent.conftest import calls
 from tests.agent.every_key.ground import COMMANDS, ZONE, Cases, Ground
-from tests.agent.every_key.worker_keys import budget_cases, two_zones, write
+from tests.agent.every_key.worker_keys import GENERATION, budget_cases, generation_settings, two_zones, write
 from tests.deadlines import LONG, ever_longer
 from tests.wire.server import WireCall, WireServer, WireTurn
 
@@ -85,6 +85,11 @@ async def text_calls(ground: Ground) -> None:
             assert seen.result is not None and seen.result.response == answer
 
 
+@key(*(f"model_settings.{name}" for name in GENERATION))
+async def model_settings(ground: Ground) -> None:
+    await generation_settings(ground, worker=False)
+
+
 @key("models.*.key_env")
 async def key_env(ground: Ground) -> None:
     with pytest.MonkeyPatch.context() as patch, WireServer([WireTurn(say="Hi")] * 2) as server:
@@ -147,21 +152,39 @@ async def otel(ground: Ground) -> None:
 
 @key(
     *("store.url", "store.runner.slots", "store.runner.labels", "store.limits.per_person"),
-    *("store.limits.per_program", "store.hold", "store.retention"),
+    *("store.limits.per_program", "store.hold", "store.retention", "store.audit.retention"),
 )
 async def store(ground: Ground) -> None:
     """What a runner makes of them: tests/team."""
     home = forge_home()
     home.path.mkdir(parents=True, exist_ok=True)
     said = "url: sqlite, runner: {slots: 2, labels: [gpu]}, limits: {per_person: 3, per_program: 5}"
-    said += ", hold: 20s, retention: 1d"
+    said += ", hold: 20s, retention: 1d, audit: {retention: 2d}"
     ground.write("forge.yaml", f"store: {{{said}}}\n")
     found = load_program(ground.root, home, trusted=lambda _: True).store
     assert (found.address(), found.slots, found.labels) == ("sqlite", 2, ("gpu",))
     assert (found.per_person, found.per_program, found.hold, found.retention) == (3, 5, 20.0, 86400.0)
+    assert found.audit_retention == 2 * 86400.0
     stranger = load_program(ground.root, home, trusted=lambda _: False)
     assert stranger.store.slots != 2
     assert any("store.runner" in line for line in stranger.unused)
+
+
+@key(
+    *("oidc.client_id", "oidc.client_secret", "oidc.groups", "oidc.name", "oidc.scopes", "oidc.recheck"),
+    *("oidc.roles.viewer", "oidc.roles.operator", "oidc.roles.admin"),
+)
+async def sign_in(ground: Ground) -> None:
+    """What the page makes of them: tests/team/test_openid.py."""
+    said = "client_id: forge, client_secret: env:SECRET, groups: teams, name: email, scopes: [openid], recheck: 30s"
+    roles = "{viewer: ['*'], operator: [dev, qa], admin: [ops]}"
+    ground.write("forge.yaml", f"oidc: {{{said}, roles: {roles}}}\n")
+    found = load_program(ground.root, forge_home(), trusted=lambda _: True).store.sign_in
+    assert (found.client_id, found.groups, found.name, found.scopes) == ("forge", "teams", "email", ("openid",))
+    assert (found.recheck, found.secret({"SECRET": " s "})) == (30.0, "s")
+    assert found.roles == {"viewer": ("*",), "operator": ("dev", "qa"), "admin": ("ops",)}
+    stranger = load_program(ground.root, forge_home(), trusted=lambda _: False)
+    assert stranger.store.sign_in.client_id == "" and "forge.yaml:1: oidc" in stranger.unused
 
 
 @key("workspace.git", "workspace.ref")

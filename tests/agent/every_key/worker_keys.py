@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.agent.conftest import calls
 from tests.agent.every_key.ground import FILES, LIST, ZONE, Case, Cases, Ground
+from tests.wire.server import WireServer, WireTurn
 
 from golem_forge import tool
 from golem_forge.agent.model.interface import TokenUsage
@@ -51,6 +52,38 @@ async def model(ground: Ground) -> None:
         ground.write(f"{name}.yaml", f"turns: [{{say: I am {name}}}]\n")
         seen = await ground.run([], worker=f"model: scripted:{name}.yaml\n", named_model=True)
         assert seen.result is not None and seen.result.response == f"I am {name}"
+
+
+GENERATION = {
+    "effort": ("reasoning_effort", "low", "high"),
+    "temperature": ("temperature", 0.1, 0.9),
+    "top_p": ("top_p", 0.1, 0.9),
+    "max_output": ("max_completion_tokens", 50, 60),
+    "stop": ("stop", ["one"], ["two"]),
+}
+"""Key → what a server of one's own is sent, and two values."""
+
+
+async def generation_settings(ground: Ground, *, worker: bool) -> None:
+    for name, (wire_name, *values) in GENERATION.items():
+        for value in values:
+            said = f"model_settings: {{{name}: {value}}}\n"
+            with WireServer([WireTurn(say="Hi")]) as server:
+                address = (
+                    f"model: openai-compatible:x\nmodels: {{openai-compatible: {{base_url: {server.base_url('x')}}}}}\n"
+                )
+                await ground.run(
+                    [],
+                    worker=said if worker else "mode: single\n",
+                    program=address if worker else address + said,
+                    named_model=True,
+                )
+            assert server.requests[0].body[wire_name] == value
+
+
+@key(*(f"model_settings.{name}" for name in GENERATION))
+async def model_settings(ground: Ground) -> None:
+    await generation_settings(ground, worker=True)
 
 
 @key("compatible_models")

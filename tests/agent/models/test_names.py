@@ -37,7 +37,7 @@ def test_an_unknown_provider_is_refused_with_the_nearest_and_all() -> None:
         split_model("antropic:claude", where="forge.yaml:3")
     text = str(failed.value)
     assert text.startswith("forge.yaml:3: unknown model provider 'antropic'; did you mean 'anthropic'?")
-    assert all(name in text for name in PROVIDERS)
+    assert all(name in text for name in [*PROVIDERS][:7]) and "`forge models` names the others" in text
 
 
 def test_globs_ignore_case_and_are_listed_when_none_matches() -> None:

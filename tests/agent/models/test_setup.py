@@ -6,12 +6,17 @@ import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from golem_forge.agent.model import setup
+from golem_forge.agent.model import local_servers, setup
+from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.keys import ModelKeys, usable_key
+from golem_forge.agent.model.selection import open_model
+from golem_forge.config.run_block import ProviderSettings
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.events.redaction import Redactor
 from golem_forge.storage.home import ForgeHome
 
@@ -104,15 +109,94 @@ def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
 
 @pytest.mark.parametrize("answer", [[], "x", {"data": "x"}, {"data": [1, {"id": 2}, {"id": "a b"}, {"id": "\x1b[2J"}]}])
 def test_a_strange_list_gives_no_strange_names(answer: object) -> None:
-    assert not setup._model_names(answer)
-    assert setup._model_names({"models": [{"name": "a", "supportedGenerationMethods": 1}]}) == ["a"]
+    assert not local_servers.model_names(answer)
+    assert local_servers.model_names({"models": [{"name": "a", "supportedGenerationMethods": 1}]}) == ["a"]
 
 
 def test_names_of_every_shape_are_read_and_bounded() -> None:
-    assert setup._model_names({"models": [{"name": "qwen3:8b"}, {"name": "models/gemini-x"}]}) == [
+    assert local_servers.model_names({"models": [{"name": "qwen3:8b"}, {"name": "models/gemini-x"}]}) == [
         "qwen3:8b",
         "gemini-x",
     ]
     embeds = {"name": "models/e", "supportedGenerationMethods": ["embedContent"]}
-    assert setup._model_names({"models": [embeds]}) == []
-    assert len(setup._model_names({"data": [{"id": f"m{at}"} for at in range(5000)]}) or []) == setup.MAX_NAMES
+    assert local_servers.model_names({"models": [embeds]}) == []
+    assert (
+        len(local_servers.model_names({"data": [{"id": f"m{at}"} for at in range(5000)]}) or [])
+        == local_servers.MAX_NAMES
+    )
+
+
+PLAIN = {"/v1/models": {"data": [{"id": "x"}]}}
+FACTS = (
+    ("openai-compatible", {"/v1/models": {"data": [{"id": "x", "max_model_len": 40_960}]}}, (40_960, False, True)),
+    (
+        "openai-compatible",
+        PLAIN | {"/props": {"default_generation_settings": {"n_ctx": 8192}, "modalities": {"vision": True}}},
+        (8192, True, True),
+    ),
+    (
+        "openai-compatible",
+        PLAIN
+        | {"/api/v0/models": {"data": [{"id": "x", "type": "vlm", "loaded_context_length": 4096, "capabilities": []}]}},
+        (4096, True, False),
+    ),
+    (
+        "ollama",
+        {
+            "/api/ps": {"models": [{"name": "x", "context_length": 16_384}]},
+            "/api/show": {"capabilities": ["completion", "vision"]},
+        },
+        (16_384, True, False),
+    ),
+    ("ollama", {"/api/show": {"parameters": "stop x\nnum_ctx   2048", "capabilities": ["tools"]}}, (2048, False, True)),
+    ("vllm", PLAIN, (None, False, True)),
+    (
+        "openai-compatible",
+        {"/v1/models": {"data": [{"id": "x", "max_model_len": -1}, 7]}, "/props": [1], "/api/v0/models": {"data": 1}},
+        (None, False, True),
+    ),
+)
+
+
+@pytest.mark.parametrize(("provider", "facts", "expected"), FACTS)
+def test_a_server_says_what_its_model_can_do(wire: Any, provider: str, facts: Any, expected: Any) -> None:
+    """Context, whether pictures of results are sent, and whether calls are native."""
+    with wire.WireServer() as server:
+        server.facts = facts
+        settings = {provider: ProviderSettings(base_url=server.base_url(provider))}
+        model: Any = open_model(f"{provider}:x", settings=settings, environ={}, script_root=Path("/nowhere"))
+        assert (model.context_window, model.takes_in_results("image/png"), model.calls_natively) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("localhost:8080", ["http://localhost:8080/v1", "http://localhost:8080"]),
+        ("https://h/api/v1/", ["https://h/api/v1"]),
+    ],
+)
+def test_an_address_is_read_as_people_type_it(typed: str, meant: list[str]) -> None:
+    assert setup.possible_addresses(typed) == meant
+    for wrong in ("", "ftp://x", "http://user:canary@h/v1", "a b"):
+        with pytest.raises(ConfigError) as refused:
+            setup.possible_addresses(wrong)
+        assert "canary" not in str(refused.value)
+
+
+async def test_another_address_is_asked_for_its_models_with_its_key(wire: Any, home: ForgeHome) -> None:
+    with wire.WireServer([wire.WireTurn(say="OK")]) as server:
+        server.models, server.key = ("qwen", "llama"), KEY
+        with pytest.raises(ModelError, match="refused the key"):
+            await setup.find_at(home, server.url, "", {})
+        choice, names = await setup.find_at(home, server.url, KEY, {})
+        assert (choice.base_url, names) == (f"{server.url}/v1", ["qwen", "llama"])
+        tried = replace(choice, model="qwen")
+        await setup.try_choice(home, tried, {})
+        setup.save_choice(home, tried)
+        settings = setup.person_settings(home)
+        assert settings["openai-compatible"].base_url == choice.base_url
+        opened = open_model(
+            "openai-compatible:qwen", settings=settings, environ={}, script_root=Path(), stored=ModelKeys(home)
+        )
+        await opened.aclose()
+    assert server.lists[-1].headers["authorization"] == f"Bearer {KEY}", "the stored key goes to its address"

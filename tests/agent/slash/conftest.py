@@ -15,6 +15,7 @@ from golem_forge import Tool, tool
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.session import open_session
 from golem_forge.agent.slash.handler import SlashCommands
+from golem_forge.config.run_block import GenerationSettings
 from golem_forge.events.envelope import Event
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.storage.home import forge_home
@@ -84,6 +85,7 @@ class Host:
         self.open_session: Any = None
         self.meter = Meter()
         self.model_name = "anthropic:small"
+        self.generation = GenerationSettings()
         self.context_used = 500
         self.context_limit = 1000
         self.history = ["something"]
@@ -96,12 +98,12 @@ class Host:
     def _leave(self) -> None:
         self.left = True
 
-    def switch_model(self, name: str) -> None:
+    def switch_model(self, name: str, generation: GenerationSettings | None = None) -> None:
         from golem_forge.core.errors import ConfigError
 
         if ":" not in name:
             raise ConfigError(f"model {name!r} names no provider")
-        self.model_name = name
+        self.model_name, self.generation = name, generation or self.generation
 
     async def refresh(self) -> None:
         self.refreshed += 1

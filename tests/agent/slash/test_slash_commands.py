@@ -65,6 +65,14 @@ async def test_model_is_shown_and_switched_or_refused(host: Any) -> None:
     first, *listed = (await host.type("/model")).splitlines()
     assert first == "Model: anthropic:small" and "Providers: anthropic, openai" in listed[-1]
     assert await host.type("/model openai:large") == "Model: openai:large, from the next request on."
+    set_two = await host.type("/model effort=high stop='a b'")
+    assert set_two == "Model: openai:large, effort high, stop a b, from the next request on."
+    assert host.generation.effort == "high" and host.generation.stop == ("a b",)
+    back = await host.type("/model openai:large effort=default temperature=0.5")
+    assert back == "Model: openai:large, temperature 0.5, stop a b, from the next request on."
+    assert "one of low, medium, high" in await host.type("/model effort=extreme")
+    for wrong in ("efort=low", "efort=default"):
+        assert await host.type(f"/model {wrong}") == "error: /model: efort: unknown key 'efort'; did you mean 'effort'?"
     assert await host.type("/model nothing") == "error: model 'nothing' names no provider"
     assert host.model_name == "openai:large"
 
@@ -207,10 +215,11 @@ async def test_a_grant_for_the_worker_is_listed_and_revoked(host: Any) -> None:
 
 
 async def test_plan_output_sessions_and_trace(host: Any) -> None:
-    assert await host.type("/plan") == "There is no plan."
+    assert await host.type("/plan show") == "There is no plan."
     step = '[{"step": "look", "status": "completed"}, {"step": "do", "status": "in_progress"}]'
     await host.type(f"/update_plan --plan '{step}'")
-    assert await host.type("/plan") == "[x] look\n[>] do"
+    assert await host.type("/plan show") == "[x] look\n[>] do"
+    assert (await host.type("/plan up")).startswith("error: /plan begins plan mode")
     assert await host.type("/sessions") == "There was no conversation yet."  # only calls of this person's
     assert await host.type("/trace DEBUG") == "Trace level: debug"
     assert (await host.type("/trace debg")).startswith("error: 'debg' is not a trace level (did you mean 'debug'?)")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
+import posix
 import shutil
 import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from golem_forge.config.undo_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.housekeeping import recover
-from golem_forge.sandbox.undo.restore import preview
+from golem_forge.sandbox.undo.restore import PENDING, finish_restores, preview
 
 FORGE = str(Path(sys.executable).with_name("forge"))
 TESTS = str(Path(__file__).parents[3])
@@ -322,3 +325,107 @@ def test_a_table_whose_making_was_cut_short_is_made_again(project: Project) -> N
         db.execute("CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID")
     db.close()
     assert not project.history.coverage().problem
+
+
+@pytest.mark.parametrize("name", ["db.sqlite3", "__pycache__", "node_modules"])
+def test_a_file_whose_place_a_directory_takes_that_could_be_made_again_comes_back(project: Project, name: str) -> None:
+    (project.root / "package.json").write_text("{}")
+    (project.root / name).write_text("four years\n")
+    before = snapshot(project.root)
+    call = project.begin(1)
+    (project.root / name).unlink()
+    (project.root / name).mkdir()
+    (project.root / name / "pyvenv.cfg").touch()
+    project.end(call)
+    assert not project.undo(turn=1)
+    assert snapshot(project.root) == before
+
+
+def wait_for_the_clock(path: Path) -> None:
+    """Until its time of change is none of just now: then Forge believes it."""
+    while time.time_ns() - path.stat().st_ctime_ns < 100_000_000:
+        time.sleep(0.01)
+
+
+def test_a_process_that_goes_on_and_writes_through_a_mapping_is_seen(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that is written again before it was on disk gives its file no new time, and nobody is told."""
+    monkeypatch.setattr(os, "fdatasync", posix.fdatasync)  # the real one, for which tests need not wait otherwise
+    path = project.root / "work.txt"
+    path.write_text("four years\n")
+    span, facts = project.begin(1)
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        mapping[0:1] = mapping[0:1]
+        wait_for_the_clock(path)
+        assert not project.history.end(span, goes_on=True)
+        mapping[:] = b"X" * len(mapping)
+        made = project.end((span, facts))
+    assert [one.path for one in made.changes] == ["/workspace/work.txt"]
+    assert not project.undo(turn=1)
+    assert path.read_text() == "four years\n"
+
+
+def test_a_process_that_goes_on_and_writes_by_a_name_that_is_gone_is_seen_in_a_large_zone(project: Project) -> None:
+    for number in range(260):  # enough for the zone to be watched
+        (project.root / f"many/{number}").mkdir(parents=True)
+    path = project.root / "work.txt"
+    path.write_text("four years\n")
+    for _ in range(2):
+        project.end(project.begin(1))
+    span, facts = project.begin(2)
+    os.link(path, path.with_suffix(".2"))
+    file = os.open(path.with_suffix(".2"), os.O_RDWR)
+    path.with_suffix(".2").unlink()
+    project.history.end(span, goes_on=True)
+    os.pwrite(file, b"gone", 0)
+    os.close(file)
+    assert [one.path for one in project.end((span, facts)).changes] == ["/workspace/work.txt"]
+
+
+def test_a_large_file_that_appears_while_a_process_goes_on_is_not_its_own(root: Path, tmp_path: Path) -> None:
+    """It may be the person's: a later call must ask before it is lost."""
+    project = Project(root, tmp_path / "home", settings=UndoSettings(max_file=1000))
+    span, facts = project.begin(1)
+    project.history.end(span, goes_on=True)
+    (project.root / "thesis.bin").write_bytes(b"x" * 5000)
+    assert [one.parts for one in project.history.coverage(project.session).uncovered] == [("thesis.bin",)]
+    project.end((span, facts))
+
+
+def test_what_the_person_wrote_through_a_mapping_is_left_alone(project: Project) -> None:
+    path = project.root / "a.txt"
+    call = project.begin(1)
+    path.write_text("two\n")
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        mapping[0:1] = mapping[0:1]
+        wait_for_the_clock(path)
+        project.end(call)
+        mapping[:] = b"new\n"
+    assert project.undo(turn=1)
+    assert path.read_text() == "new\n"
+
+
+def test_an_undo_that_was_cut_short_takes_nothing_that_the_person_staged_since(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("two\n")
+    git(project.root, "add", "a.txt")
+    project.end(call)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.ZoneHistory, "restore_git", die)
+        with pytest.raises(KeyboardInterrupt):
+            project.undo(turn=1)
+    store = project.history.store
+    with store.locked():
+        said = json.loads(store.get(PENDING))
+        store.set(PENDING, json.dumps(said | {"owner": [1 << 22, "0"]}))  # as if that process had been killed
+    (project.root / "mine.txt").write_text("mine\n")
+    git(project.root, "add", "mine.txt")
+    finish_restores(project.history)
+    assert git(project.root, "ls-files", "mine.txt").strip() == "mine.txt"

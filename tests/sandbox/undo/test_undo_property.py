@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 from tests.sandbox.undo.tree import Project, git, remove, snapshot
 
@@ -105,23 +105,23 @@ def _apply(root: Path, kind: str, *rest: Any) -> None:
         os.link(path, root / rest[1])
 
 
-@pytest.fixture
-def examples(is_long: bool) -> int:
-    return 5_000 if is_long else 200
+PARTS = 5
+"""Of the examples in a repository: each part ends in its time beside other work, too."""
 
 
-@pytest.mark.parametrize("with_git", [True, False], ids=["a repository", "no repository"])
-def test_undo_of_every_turn_gives_the_tree_back(with_git: bool, examples: int) -> None:
-    count = examples if with_git else examples // 4
-
-    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@pytest.mark.parametrize("part", [*range(PARTS), None], ids=[*(f"a repository {n}" for n in range(PARTS)), "none"])
+def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool) -> None:
+    @seed(part or 0)
+    @settings(
+        max_examples=1_000 if is_long else 40, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
     @given(
         st.lists(OPERATIONS, max_size=6),
         st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), min_size=1, max_size=3),
     )
     def check(before: list[Any], turns: list[list[Any]]) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            _check(Path(folder), before, turns, with_git=with_git)
+            _check(Path(folder), before, turns, with_git=part is not None)
 
     check()
 

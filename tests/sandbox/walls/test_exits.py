@@ -12,6 +12,7 @@ import pytest
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits, exit_denials, find_exits
+from golem_forge.sandbox.walls.layout import RawArguments, system_mounts
 from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 
@@ -159,3 +160,16 @@ def test_a_flood_of_names_is_bounded() -> None:
     text = "\n".join(f"cannot open /run/{number}" for number in range(5000))
     list(exit_denials(text, NO_EXITS, {}, kind=lambda path: looked.append(path) or "", nodes=lambda _: []))
     assert len(looked) <= 20
+
+
+def test_cuda_may_name_its_threads_and_nobody_writes_a_setting_of_the_machine() -> None:
+    """The kernel's view of processes is read-only, but for a driver that does not start without writing there."""
+    device = Exits(named=("nvidia",), devices=("/dev/nvidia0",))
+    words = [mount.words for mount in system_mounts(uid=0, gid=0, exits=device) if isinstance(mount, RawArguments)]
+    assert ("--remount-ro", "/proc") not in words and ("--remount-ro", "/proc/1") in words
+    closed = {each[1] for each in words if each[0] == "--ro-bind"}
+    of_machine = {str(path) for path in Path("/proc").iterdir() if not path.name.isdigit() and not path.is_symlink()}
+    assert {path for path in of_machine if os.path.isdir(path)} <= closed
+    assert {path for path in of_machine if os.path.isfile(path) and os.stat(path).st_mode & 0o222} <= closed
+    plain = [mount.words for mount in system_mounts(uid=0, gid=0) if isinstance(mount, RawArguments)]
+    assert ("--remount-ro", "/proc") in plain

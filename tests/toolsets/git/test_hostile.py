@@ -289,3 +289,28 @@ def _hunting() -> Any:
     from golem_forge.sandbox.walls.model import Job
 
     return Job(argv=("bash", "-c", HUNT))
+
+
+async def test_a_command_that_moves_remote_tracking_refs_takes_no_commit_off_the_card(project: Project) -> None:
+    assert (await project.push("main")).status is Status.SUCCESS
+    hides = (
+        "echo x > hidden.txt && git add hidden.txt && git commit -qm hidden"
+        " && git update-ref refs/remotes/origin/seen HEAD && git update-ref refs/remotes/origin/main HEAD"
+    )
+    ran = await project.bench.call("exec_command", cmd=hides, yield_time_ms=30_000)
+    assert ran.status is Status.SUCCESS, ran.text
+    assert "only git_fetch and git_push do" in ran.text
+    assert project.git("log", "-1", "--format=%s", "main") == "hidden"
+    assert project.git("log", "-1", "--format=%s", "origin/main") == "first"
+    project.git("branch", "feature")
+    assert (await project.push("feature")).status is Status.SUCCESS
+    card = project.asked[-1].payload
+    assert ": hidden\n" in card and "hidden.txt" in card
+
+
+async def test_a_remote_that_is_a_path_is_followed_inside(project: Project) -> None:
+    project.git("remote", "add", "near", "./near.git")
+    push = "git init -q --bare near.git && git push -q near main"
+    ran = await project.bench.call("exec_command", cmd=push, yield_time_ms=30_000)
+    assert ran.status is Status.SUCCESS, ran.text
+    assert project.git("log", "-1", "--format=%s", "near/main") == "first"

@@ -387,13 +387,16 @@ def test_a_question_of_the_editor_is_answered_on_the_page(program: Any) -> None:
     assert (resolved["approved"], resolved["by"]) == (True, "browser")
 
 
-def test_the_mode_contained_is_offered_and_the_commands_about_changes_are_there(program: Any) -> None:
+def test_the_modes_contained_and_plan_are_offered_and_the_commands_about_changes_are_there(program: Any) -> None:
     with Editor(program) as editor:
         session = editor.new()
         names = {each["name"] for each in editor.until_update("available_commands_update")["availableCommands"]}
         assert {"changes", "undo", "redo", "rewind", "mode"} <= names
         assert editor.request("session/set_mode", sessionId=session, modeId="contained") == {}
         assert editor.until_update("current_mode_update")["currentModeId"] == "contained"
+        assert editor.request("session/set_mode", sessionId=session, modeId="plan") == {}
+        editor.prompt(session, "/plan show")
+        assert editor.updates("current_mode_update")[-1]["currentModeId"] == "plan"
         editor.prompt(session, "/mode interactive")
         assert editor.updates("current_mode_update")[-1]["currentModeId"] == "interactive"
         editor.prompt(session, "/mode approve_all")

@@ -51,8 +51,8 @@ def test_an_ordinary_card() -> None:
         "  net example.com:443",
         "  ! reaches the network",
         "  why asked: tool git_push: force is set (forge.yaml:7)",
-        "  3  approve and remember (session): this exact call",
-        "  5  approve and remember (always for this project, in rules.yaml): git_push to main",
+        "  3 session: this exact call",
+        "  5 always, in rules.yaml: git_push to main",
     ]
 
 
@@ -144,8 +144,7 @@ def test_a_command_of_one_part_is_named_and_not_repeated() -> None:
         "  ! the command is on the danger list (power)",
         "  ! the command reaches outside every zone",
         "  why asked: base exec: the command asks unless a rule allows it",
-        "  3  approve and remember (session): exactly this command",
-        "  4  approve and remember (always): exactly this command",
+        "  3 session · 4 always: exactly this command",
     ]
 
 
@@ -187,7 +186,7 @@ def test_u10_the_reason_is_there_whoever_gave_it() -> None:
 
 
 def test_text_of_others_cannot_look_like_a_line_of_the_card() -> None:
-    fake = "x\n  3  approve and remember (session): nothing at all"
+    fake = "x\n  3 session: nothing at all"
     shown = lines(
         modelNote=fake,
         effects=[fake],
@@ -195,7 +194,7 @@ def test_text_of_others_cannot_look_like_a_line_of_the_card() -> None:
         warnings=[fake],
         choices=[{"id": "exact:x", "label": fake, "scope": fake}],
     )
-    assert sum(line.startswith("  3  ") for line in shown) == 1
+    assert sum(line.startswith("  3 ") for line in shown) == 1
 
 
 def test_no_row_of_the_literal_part_can_look_like_a_line_of_the_card_at_any_width() -> None:
@@ -239,7 +238,7 @@ def test_the_diff_is_coloured_and_d_shows_every_argument() -> None:
     assert styles["│ -old"] == "del"
     assert styles["│ +new"] == "add"
     text = plain_text(full_card(wanted))
-    assert '"content": "new\\n"' in text
+    assert 'content = "new\\n"' in text
     assert "git_push to main: allow git_push" in text
 
 
@@ -248,7 +247,7 @@ def test_long_choices_are_broken_between_words() -> None:
     rows = plain_text(
         approval_card(request(choices=[{"id": "exact:session", "label": label, "scope": "session"}]), width=60)
     ).splitlines()
-    last = rows[rows.index(next(row for row in rows if row.startswith("  3  "))) :]
+    last = rows[rows.index(next(row for row in rows if row.startswith("  3 "))) :]
     assert len(last) > 3
     assert all(len(row) < 60 for row in last)
     assert label in " ".join(" ".join(last).split())
@@ -284,13 +283,13 @@ def test_defaults_that_will_be_used_are_on_the_card_but_no_secret_and_nothing_th
 
 
 def test_all_but_the_literal_part_is_broken_between_words_and_hangs_deeper_than_a_line_of_the_card() -> None:
-    task = "look at everything there is and then  3  approve and remember (session): all of it, please"
+    task = "look at everything there is and then  3 session: all of it, please"
     path = [{"name": "main", "depth": 0}, {"name": "fixer", "depth": 1, "task": task}]
     payload = "echo " + "word " * 30
     shown = plain_text(approval_card(request(payload=payload, workerPath=path), width=60)).splitlines()
     assert payload in "".join(row.removeprefix("│ ") for row in shown if row.startswith("│ "))
     assert max(map(len, shown)) < 60
-    assert sum(row.startswith("  3  approve") for row in shown) == 1
+    assert sum(row.startswith("  3 session") for row in shown) == 1
     assert shown[0].startswith("── Push to Remote (git_push) wants to run · risk high ─")
     start = next(at for at, row in enumerate(shown) if row.startswith("  worker: main › fixer"))
     assert " ".join(row.strip() for row in shown[start : start + 3]).startswith(

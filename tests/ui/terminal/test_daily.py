@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.ui.render.card import approval_card
 from golem_forge.ui.render.lines import plain_text
@@ -152,11 +159,63 @@ def test_an_answered_card_and_its_result_are_one_line_and_ctrl_o_shows_them_agai
     terminal.wait_for("wants to run")
     assert "+three" in terminal.visible and "rule r1 asks" in terminal.visible
     played.say("output")
-    terminal.wait_for("… 80 lines between · display cut · Ctrl+O shows all")
-    assert "row 9 of" in terminal.text and "row 90 of" in terminal.text and "row 50 of" not in terminal.text
+    terminal.wait_for("… 96 more lines · display cut · Ctrl+O shows all")
+    assert "row 3 of" in terminal.text and "row 50 of" not in terminal.text
     terminal.wait_for("you>")
     terminal.send(CTRL_O)
     terminal.wait_for("row 50 of")
+
+
+def test_a_long_paste_is_one_mark_that_is_sent_whole_and_ctrl_u_clears_all_of_it(play: Play) -> None:
+    played = play()
+    terminal = played.terminal
+    text = "word " * 600
+    terminal.send(f"look: \x1b[200~{text}\x1b[201~")
+    terminal.wait_for("you> look: [pasted 3,000 characters]", anywhere=False)
+    terminal.send(CTRL_U)
+    terminal.wait_gone("pasted")
+    terminal.send("two\x1b\rlines\x1b[200~short\x1b[201~")
+    terminal.wait_for("linesshort", anywhere=False)
+    terminal.send(CTRL_U)
+    terminal.wait_gone("linesshort")
+    assert "two" not in terminal.visible
+    terminal.send(f"a \x1b[200~{text}\x1b[201~ b \x1b[200~{text}\x1b[201~")
+    terminal.wait_for("[pasted 3,000 characters, 2]", anywhere=False)
+    terminal.send(ENTER)
+    assert played.wait_noted("userInput")["content"] == f"a {text} b {text}"
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_a_window_that_becomes_narrow_while_text_streams_repeats_nothing(tmp_path: Path) -> None:
+    """tmux breaks lines anew, as most terminals do."""
+    notes, driver = tmp_path / "notes", Path(__file__).with_name("driver.py")
+    (tmp_path / "clock").write_text("+0")
+    told = {"NOTES": str(notes), "DRIVER_HOME": str(tmp_path / "home"), "CLOCK": str(tmp_path / "clock")}
+    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
+    env = kept | told | {"HOME": str(tmp_path), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+
+    def tmux(*words: str) -> str:
+        command = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null", *words]
+        return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+
+    def seen(text: str) -> str:
+        end = time.monotonic() + PATIENCE
+        while text not in (shown := tmux("capture-pane", "-p", "-S", "-100")):
+            assert time.monotonic() < end, shown
+            time.sleep(0.02)
+        return shown
+
+    tmux("new-session", "-d", "-x", "80", "-y", "24", sys.executable, str(driver), "flood", "forever")
+    try:
+        seen("streaming on and on")
+        for columns, status in ((50, "main · test:model · ask"), (13, "main")):
+            tmux("resize-window", "-x", str(columns), "-y", "24")
+            seen(status)
+        (tmp_path / "notes.go").touch()
+        shown = seen("main")
+        assert "".join(shown.split()).count("streamingonandon") == 1, shown
+    finally:
+        tmux("kill-server")
 
 
 def test_a_long_text_shows_both_ends_and_one_long_line_its_beginning() -> None:

@@ -28,7 +28,7 @@ async def test_settings_show_how_the_session_runs_and_where_each_value_comes_fro
     assert rows["approval.default"]["origin"] == "default"
     assert (shown["worker"], shown["approvalMode"], shown["pending"]) == ("main", "interactive", 0)
     assert {each["mode"] for each in shown["modes"]} == {
-        *("interactive", "strict", "contained", "approve_all", "auto_deny")
+        *("interactive", "strict", "contained", "plan", "approve_all", "auto_deny")
     }
     assert shown["zones"] == [{"name": "workspace", "mode": "rw"}]
     budget = {each["limit"]: each for each in shown["budget"]}

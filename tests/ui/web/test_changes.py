@@ -82,6 +82,7 @@ async def test_a_turn_ends_with_its_files_their_diffs_and_undo(changed: Any, win
         ("undo_changes", {"turn": 1}),
     ]
     call = changed.seen("filesChanged")[0].wire["callId"]
+    await page.get_by_role("article", name="Tool call").first.get_by_role("button").first.click()  # a call is one line
     mine = page.get_by_role("region", name="What this call changed")
     await mine.get_by_role("button", name="Undo what this call changed").click()
     await until(lambda: len(changed.seen("manualToolInvoke")) == 3)
@@ -102,17 +103,18 @@ async def test_the_foot_shows_the_mode_and_changes_it(changed: Any, windows: Win
     await window.sees("live")
     before = changed.runtime.controller.mode.value
     page = window.page
-    await page.get_by_role("button", name=f"Approval mode: {before}. Choose another one").click()
+    words = {"interactive": "Asks before changes", "approve_all": "Asks nothing"}[before]
+    await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").click()
     dialog = page.get_by_role("dialog", name="Approval mode")
     await dialog.get_by_role("button", name="contained").wait_for()
     assert await window.accessible() == []
     await window.picture("approval-mode")
     await dialog.get_by_role("button", name="contained").click()
-    await page.get_by_role("button", name="Approval mode: contained. Choose another one").wait_for()
+    await page.get_by_role("button", name="Approval mode: Works on its own inside. Choose another one").wait_for()
     assert changed.runtime.controller.mode.value == "contained"
     changed.runtime.bus.emit("command", {"requestId": "m", "text": f"/mode {before}"}, source="terminal")
     if before != "approve_all":
-        await page.get_by_role("button", name=f"Approval mode: {before}. Choose another one").wait_for()
+        await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").wait_for()
 
 
 async def test_a_message_that_was_rewound_to_stands_in_the_box_again(changed: Any, windows: Windows) -> None:
@@ -236,7 +238,8 @@ async def test_the_first_session_of_a_directory_asks_on_the_page_too(
         await window.picture("once-a-directory")
         button = window.page.get_by_role("button", name="work on its own here")
         await until(lambda: _pressed(button, launcher.live(id)))
-        await window.page.get_by_role("button", name="Approval mode: contained. Choose another one").wait_for()
+        mode = "Approval mode: Works on its own inside. Choose another one"
+        await window.page.get_by_role("button", name=mode).wait_for()
         assert remembered_mode(forge_home(), tmp_path).value.value == "contained"  # type: ignore[union-attr]
     finally:
         await launcher.close()

@@ -51,7 +51,7 @@ async def test_what_is_offered_while_a_command_is_typed(windows: Windows) -> Non
               const found = offers(text, known);
               return [found.start, found.offers.map((one) => one.value)];
             }""",
-            [text, {"tools": TOOLS, "prompts": PROMPTS, "servers": ["docs", "pets"]}],
+            [text, {"tools": TOOLS, "prompts": PROMPTS, "servers": ["docs", "pets"], "files": FILES}],
         )
 
     assert await offered("/to") == [0, ["/tools", "/tool", "/tool Help"]]
@@ -69,6 +69,12 @@ async def test_what_is_offered_while_a_command_is_typed(windows: Windows) -> Non
     assert (await offered("/tool d"))[1] == [], "a prompt is no tool"
     assert (await offered("/help D"))[1] == ["docs__greet"]
     assert (await offered("/mcp reconnect "))[1] == ["docs", "pets"]
+    assert await offered("see @crt") == [4, ["/w/cart.py", "/w/src/test_cart.py"]], "the shortest first"
+    assert await offered("see @two") == [4, ['"/w/two words.txt"']]
+    assert await offered("mail a@b") == [0, []] and (await offered("@zzz"))[1] == []
+
+
+FILES = ["/w/src/test_cart.py", "/w/cart.py", "/w/two words.txt"]
 
 
 async def test_a_notification_says_nothing_and_goes_away(windows: Windows) -> None:

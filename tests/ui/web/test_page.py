@@ -96,6 +96,46 @@ async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, window
     assert [event.wire["content"] for event in stage.seen("userInput")] == ["meanwhile"]
 
 
+async def test_a_page_says_what_it_is_about_and_a_call_is_one_line(staged: Any, windows: Windows) -> None:
+    """Title, sessions beside the chat, where and with which model, what waits, Rewind."""
+
+    @tool(needs_approval=True)
+    def push(branch: str, remote: str = "origin") -> str:
+        """Pushes."""
+        return f"pushed {branch}"
+
+    stage = await staged([calls(("push", {"branch": "main"})), "Done."], tools=[push])
+    window = await windows()
+    await window.open(stage.link())
+    page = window.page
+    model = stage.seen("sessionStarted")[0].wire["model"]
+    await page.locator(".empty .standing").get_by_text(model).wait_for()
+    await page.keyboard.type("Push it, please")
+    await window.press("Enter")
+    await window.sees("risk high")
+    await page.get_by_role("heading", level=1, name="Push it, please").wait_for()
+    waits = await page.locator("#panel .queue").inner_text()
+    assert 'branch="main"' in waits
+    await window.press("Alt+a")
+    await window.tab_to("Approve once")
+    await page.wait_for_selector("[data-ready=true]")
+    await window.press("Enter")
+    await window.sees("Done.")
+    head = page.locator(".tool-head").first
+    assert await head.get_attribute("aria-expanded") == "false" and "branch" in await head.inner_text()
+    foot = page.locator("#foot")
+    assert "context" not in await foot.inner_text(), "the panel has it"
+    recent = page.get_by_role("navigation", name="Recent sessions")
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await recent.get_by_role("link", name="Push it, please").wait_for()
+    assert await window.accessible() == []
+    await page.set_viewport_size({"width": 768, "height": 800})
+    assert not await recent.is_visible()
+    await page.get_by_role("button", name="Rewind to before this message").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Rewind", exact=True).click()
+    await until(lambda: [one.wire["text"] for one in stage.seen("command")] == ["/rewind 1 both"], "it went out")
+
+
 async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> None:
     """Cut in the middle of a question: the page says so, the answer given meanwhile counts, the card stays and never
     says of it what was not so."""
@@ -115,7 +155,7 @@ async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> 
     await window.page.keyboard.type("go")
     await window.press("Enter")
     await window.sees("risk high")
-    assert await window.page.title() == "(1) Forge – main"
+    assert await window.page.title() == "(1) Forge – go"
     card = await window.page.query_selector(".items > li.waits")
     await window.run(_SAID)
 
@@ -135,7 +175,7 @@ async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> 
     assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
     await window.sees("Approved · answered here")
     await window.sees_not("The server does not answer")
-    assert await window.page.title() == "Forge – main"
+    assert await window.page.title() == "Forge – go"
     await window.page.reload()
     await window.sees("Approved · answered here")
     assert ran == ["main"]

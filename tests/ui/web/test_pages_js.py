@@ -314,6 +314,11 @@ async def test_a_replay_shows_each_moment_and_only_asks(windows: Windows) -> Non
     page = window.page
     slider, number = page.get_by_role("slider"), page.get_by_label("Event", exact=True)
     await window.sees("of 700")
+    await window.sees("said 4.")  # the first words, and then it plays
+    await page.get_by_role("button", name="Pause").click()
+    await number.fill("1")
+    await number.press("Enter")
+    await window.sees_not("said 4.")
     step = page.get_by_role("button", name="One event on")
     await step.click()
     await step.click()

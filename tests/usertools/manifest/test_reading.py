@@ -276,6 +276,7 @@ def test_an_entrypoint_that_is_no_file_of_the_folder(entrypoint: str) -> None:
         ("network: example.com\n", "network: must be true, false or a list of hosts"),
         ("network: [https://example.com]\n", "network[0]: 'https://example.com': write the host alone"),
         ("network: ['*.example.com']\n", "network[0]: '*.example.com': names one host"),
+        ("network: ['group:perl']\n", "network[0]: 'group:perl': there is no such group; groups are python"),
         ("network: [example.com:0]\n", "network[0]: 'example.com:0': a port is a number from 1 to 65535"),
         ("network: [example.com:65536]\n", "network[0]: 'example.com:65536': a port"),
         ("network: ['example.com:']\n", "network[0]: 'example.com:': has no port"),

@@ -62,6 +62,7 @@ def test_no_walls_is_a_mark(ground):
 def test_hosts_in_every_spelling():
     named = manifest(network=("a.test", "a.test:443", "[::1]:80", "::1", "10.0.0.1"))
     assert manifest_hosts(named) == (("a.test", 443), ("::1", 80), ("::1", 443), ("10.0.0.1", 443))
+    assert ("pypi.org", 443) in manifest_hosts(manifest(network=("group:python",)))
     assert manifest_hosts(manifest(network=True)) == () == manifest_hosts(manifest())
 
 

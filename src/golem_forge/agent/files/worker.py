@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from golem_forge.config.run_block import BudgetLimits
+from golem_forge.config.run_block import BudgetLimits, GenerationSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.options import takes_options
@@ -56,6 +56,7 @@ class Worker:
     mode: Literal["single", "chat"] | None = None
     """None: chat for a root worker on a terminal without input, else single."""
     model: str = ""
+    model_settings: GenerationSettings = field(default_factory=GenerationSettings)
     compatible_models: tuple[str, ...] = ()
     """Empty: any."""
     toolsets: Mapping[str, Any] = field(default_factory=dict)

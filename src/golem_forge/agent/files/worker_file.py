@@ -20,7 +20,14 @@ from golem_forge.agent.model.selection import check_compatible, split_models
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config.mcp_blocks import FOREIGN_SERVERS_KEY, MCP_KEYS
 from golem_forge.config.program import PROGRAM_FILE
-from golem_forge.config.run_block import BUDGET_CHECK, RUN_KEYS, BudgetLimits, model_choice
+from golem_forge.config.run_block import (
+    BUDGET_CHECK,
+    GENERATION_CHECK,
+    RUN_KEYS,
+    BudgetLimits,
+    GenerationSettings,
+    model_choice,
+)
 from golem_forge.config.sandbox_block import EXIT_FLAGS, ZONE_APPROVAL, refuse_exits, whole_number, zone_verdict
 from golem_forge.config.schema import (
     ConfigProblems,
@@ -163,6 +170,7 @@ def _worker(values: Mapping[str, Any], file: YamlFile, instructions: str, shown:
     return Worker(
         **given,
         instructions=instructions,
+        model_settings=GenerationSettings(**values.get("model_settings", {})),
         compatible_models=tuple(values.get("compatible_models", ())),
         sandbox=_sandbox(values["sandbox"]) if "sandbox" in values else None,
         attachment_policy=AttachmentPolicy(**policy),
@@ -287,6 +295,7 @@ _SHAPE: Final = MappingSchema(
         "description": text,
         "mode": one_of("single", "chat"),
         "model": model_choice,
+        "model_settings": GENERATION_CHECK,
         "compatible_models": _globs,
         "toolsets": _toolsets,
         "sandbox": MappingSchema({"default_zone": text, "zones": list_of(_ZONE)}),

@@ -195,6 +195,35 @@ class Model(Protocol):
     async def aclose(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class WrappedModel:
+    """What a model that stands before another one passes on as it is; its `stream` is its own."""
+
+    inner: Model
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    @property
+    def context_window(self) -> int | None:
+        return self.inner.context_window
+
+    @property
+    def max_output_tokens(self) -> int:
+        return self.inner.max_output_tokens
+
+    @property
+    def calls_natively(self) -> bool:
+        return self.inner.calls_natively
+
+    def takes(self, media_type: str) -> bool:
+        return self.inner.takes(media_type)
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
 RESPONSE_CUT: Final = "response was cut at the token limit"
 _USABLE_ID: Final = regex(r"[!-~]{1,256}")
 _LONGEST_NAME: Final = 200

@@ -17,15 +17,20 @@ from ipaddress import ip_address
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from golem_forge.agent.model.selection import provider_address, split_model
+from golem_forge.agent.model.selection import OWN_SERVERS, provider_address, split_model
 from golem_forge.config.run_block import Price, PriceTier, ProviderSettings
 from golem_forge.core.errors import ConfigError
 
 _log = logging.getLogger(__name__)
 LOCAL: Final = Price(input=0.0, output=0.0, source="local")
-_OWN_SERVERS: Final = ("ollama", "openai-compatible")
-"""Providers that are a server of somebody's choice; on this machine it costs nothing."""
-_LISTED: Final = ("anthropic", "openai", "google", "openrouter")
+_PASSES_ON: Final = "litellm"
+"""A server of one's own that asks paid providers."""
+_SAME_NAME: Final = (
+    *("anthropic", "openai", "google", "openrouter", "azure", "cerebras", "cohere", "deepseek", "fireworks", "groq"),
+    *("meta", "mistral", "moonshotai", "ovhcloud", "together", "zai"),
+)
+_LISTED: Final = {**{name: name for name in _SAME_NAME}, "bedrock": "aws", "google-cloud": "google", "xai": "x-ai"}
+"""Ours → what the list calls it; others are found by their address."""
 _UNPRICED: Final = ("scripted",)
 _PARTS: Final = {"input": "input_mtok", "output": "output_mtok", "cached": "cache_read_mtok"}
 _CACHE_WRITE: Final = "cache_write_mtok"
@@ -44,9 +49,9 @@ def price_of(
     if provider in _UNPRICED:
         return None
     address = provider_address(provider, settings)
-    if provider in _OWN_SERVERS and is_this_machine(address):
+    if provider in OWN_SERVERS and provider != _PASSES_ON and is_this_machine(address):
         return LOCAL
-    return _listed_price(provider if provider in _LISTED else "", name, address)
+    return _listed_price(_LISTED.get(provider, ""), name, address)
 
 
 def is_this_machine(address: str) -> bool:

@@ -20,14 +20,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Final, cast
+from urllib.parse import urlsplit
 
 import httpx2
 from pydantic_ai import exceptions
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.models import Model as TheirModel
-from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse, infer_model
 from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
@@ -48,10 +50,12 @@ from golem_forge.agent.model.interface import (
     UsageSoFar,
     requested_calls,
 )
-from golem_forge.agent.model.pictures import fit_picture
-from golem_forge.config.run_block import ProviderSettings
+from golem_forge.agent.model.local_servers import ServerFacts, read_facts
+from golem_forge.agent.model.selection import OWN_SERVERS
+from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.decisions import Status
-from golem_forge.core.errors import install_command
+from golem_forge.core.errors import EXTRAS, ConfigError, error_name, install_command
+from golem_forge.core.images import fit_picture
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
@@ -73,7 +77,9 @@ async def _note_content_type(response: httpx2.Response) -> None:
     _content_type.set(response.headers.get("content-type", ""))
 
 
-def open_provider(provider: str, name: str, *, key: str, base_url: str, settings: ProviderSettings) -> PydanticAIModel:
+def open_provider(
+    provider: str, name: str, *, key: str, base_url: str, settings: ProviderSettings, generation: GenerationSettings
+) -> PydanticAIModel:
     request_timeout = settings.request_timeout
     http = httpx2.AsyncClient(
         timeout=httpx2.Timeout(request_timeout + _TRANSPORT_GRACE, connect=_CONNECT_SECONDS),
@@ -81,63 +87,145 @@ def open_provider(provider: str, name: str, *, key: str, base_url: str, settings
     )
     try:
         inner = _their_model(provider, name, base_url, key, http)
-        return PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings)
+        check_generation(f"{provider}:{name}", inner, generation, own_server=provider in (*OWN_SERVERS, *_PLAIN_CHAT))
+        model = PydanticAIModel(provider, name, inner, http=http, key=key, settings=settings, generation=generation)
+        if provider in OWN_SERVERS:
+            model.facts = read_facts(provider, base_url, name, key)
+        return model
     except ImportError as error:
         library = error.name or "see its cause"
-        text = f"the library of provider {provider!r} is not installed ({library}); it comes with the extra `models`: "
-        text += install_command("models")
+        extra = provider if provider in EXTRAS else "models"
+        text = f"the library of provider {provider!r} is not installed ({library}); it comes with the extra `{extra}`: "
+        text += install_command(*dict.fromkeys(("models", extra)))
         raise ModelError(text, code="MODEL_LIBRARY_MISSING") from error
+    except ConfigError:
+        raise
+    except exceptions.UserError as error:
+        raise ConfigError(
+            f"{provider}:{name}: {_shorten_message(_ACCOUNTS.get(provider) or str(error), key)}"
+        ) from error
+    except Exception as error:  # whatever a provider's library raises where there is no login
+        text = f"{provider}:{name} cannot be opened ({error_name(error)})"
+        raise ModelError(f"{text}. {_ACCOUNTS.get(provider, '')}".rstrip(), code="MODEL_KEY_MISSING") from error
 
 
 def _their_model(provider: str, name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
-    if provider == "anthropic":
-        from anthropic import AsyncAnthropic
-        from pydantic_ai.models.anthropic import AnthropicModel
-        from pydantic_ai.providers.anthropic import AnthropicProvider
+    made = _their_provider(provider, base_url, key, http)
+    if provider in _PLAIN_CHAT:  # Chat Completions: the format that everybody who says OpenAI-compatible means
+        from pydantic_ai.models.openai import OpenAIChatModel
 
-        anthropic = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
-        return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=anthropic), profile=_PROFILE)
-    if provider == "google":
-        from pydantic_ai.models.google import GoogleModel
-        from pydantic_ai.providers.google import GoogleProvider
+        return OpenAIChatModel(name, provider=made, profile=_PROFILE)
+    kind: Any = type(infer_model(f"{provider}:{name}", provider_factory=lambda _: made))
+    return cast(TheirModel, kind(name, provider=made, profile=_PROFILE))
 
-        google = GoogleProvider(api_key=key, base_url=base_url, http_client=http)
-        return GoogleModel(name, provider=google, profile=_PROFILE)
+
+_ACCOUNTS: Final = {
+    "bedrock": "Set AWS_DEFAULT_REGION, and log in as for other programs of AWS: `aws configure`, or "
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "google-cloud": "Set GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION), and log in as for other programs of Google "
+    "Cloud: `gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS",
+}
+"""What to do where a library finds no account."""
+_PLAIN_CHAT: Final = ("openai-compatible", "groq", "huggingface", "xai")
+"""The last three have libraries of their own, too; their servers speak this format as well, which needs none."""
+
+
+def _their_provider(provider: str, base_url: str, key: str, http: httpx2.AsyncClient) -> Any:
+    """Of SDKs that retry by themselves, the retries are off."""
+    made: Any
+    match provider:
+        case "anthropic":
+            from anthropic import AsyncAnthropic
+
+            client: Any = AsyncAnthropic(api_key=key, base_url=base_url, http_client=http, max_retries=0)
+            return infer_provider_class(provider)(anthropic_client=client)  # type: ignore[call-arg]
+        case "google" | "google-cloud":
+            made = infer_provider_class(provider)
+            return made(api_key=key or None, base_url=base_url or None, http_client=http)
+        case "bedrock":
+            made = infer_provider_class(provider)(api_key=key or None, base_url=base_url or None)  # type: ignore[call-arg]
+            made.client.meta.events.unregister("needs-retry.bedrock-runtime", unique_id="retry-config-bedrock-runtime")
+            return made
+        case "mistral":
+            made = infer_provider_class(provider)
+            return made(api_key=key, base_url=base_url, http_client=http)
+        case "cohere":
+            from cohere import AsyncClientV2
+
+            client = AsyncClientV2(api_key=key, base_url=base_url, timeout=http.timeout.read)
+            return infer_provider_class(provider)(cohere_client=client)  # type: ignore[call-arg]
+        case "azure":
+            whole = base_url if urlsplit(base_url).path.strip("/") else f"{base_url.rstrip('/')}/openai/v1"
+            made = infer_provider_class(provider)
+            made = made(azure_endpoint=whole, api_key=key, http_client=http)
+            made.client.max_retries = 0
+            return made
     from openai import AsyncOpenAI
 
-    client: Any = AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, http_client=http, max_retries=0)
-    if provider == "openai":  # the Responses API: newer models of OpenAI reason between tool calls there only
-        from pydantic_ai.models.openai import OpenAIResponsesModel
-        from pydantic_ai.providers.openai import OpenAIProvider
+    client = AsyncOpenAI(api_key=key or _NO_KEY, base_url=base_url, http_client=http, max_retries=0)
+    if provider != "openai":
+        # The SDK reads these from the environment; they are meant for OpenAI, not for whoever speaks its format.
+        client.organization = client.project = None
+        client._custom_headers = {}
+    if provider in _PLAIN_CHAT:
+        from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 
-        return OpenAIResponsesModel(name, provider=OpenAIProvider(openai_client=client), profile=_PROFILE)
-    # The SDK reads these from the environment; they are meant for OpenAI, not for whoever speaks its format.
-    client.organization = client.project = None
-    client._custom_headers = {}
-    if provider == "openrouter":
-        from pydantic_ai.models.openrouter import OpenRouterModel
-        from pydantic_ai.providers.openrouter import OpenRouterProvider
-
-        return OpenRouterModel(name, provider=OpenRouterProvider(openai_client=client), profile=_PROFILE)
-    if provider == "ollama":
-        from pydantic_ai.models.ollama import OllamaModel
-        from pydantic_ai.providers.ollama import OllamaProvider
-
-        return OllamaModel(name, provider=OllamaProvider(openai_client=client), profile=_PROFILE)
-    # Chat Completions: the format that everybody else who says OpenAI-compatible means.
-    from pydantic_ai.models.openai import OpenAIChatModel
-    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-
-    compatible = OpenAICompatibleProvider("openai-compatible", openai_client=client)
-    return OpenAIChatModel(name, provider=compatible, profile=_PROFILE)
+        return OpenAICompatibleProvider(provider, openai_client=client)
+    return infer_provider_class(provider)(openai_client=client)  # type: ignore[call-arg]
 
 
 _DEFAULT_OUTPUT: Final = 16_384
+_LARGE_OUTPUT: Final = ("openai", "google", "openrouter", "azure", "google-cloud")
+_OTHER_OUTPUT: Final = 8_192
+"""Of providers with models of many kinds, some of which refuse a request for more."""
 _SMALL_OUTPUT: Final = 4_096
 """For Anthropic models whose limit is not known (all of them allow this), and for local ones."""
-_LOCAL: Final = ("ollama", "openai-compatible")
+_LOCAL: Final = ("ollama", "openai-compatible", "vllm")
 """Often served with a window of 8k or less, of which a larger answer would leave nothing for the question."""
 _MAX_CONTINUATIONS: Final = 10
+_SETTING_NAMES: Final = {
+    "effort": "thinking",
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_output": "max_tokens",
+    "stop": "stop_sequences",
+}
+"""Ours → the library's, which has the name of each provider for it."""
+_SAMPLING: Final = ("temperature", "top_p")
+_THINKING_BUDGETS: Final = {"low": 2_048, "medium": 8_192, "high": 16_384}
+"""Tokens, of models of Anthropic that know no effort but a budget, which is part of the output."""
+_LEAST_THINKING: Final = 1_024
+
+
+def check_generation(model: str, inner: TheirModel, said: GenerationSettings, *, own_server: bool) -> None:
+    """Raises ConfigError that names what this model does not take: the library would leave it out in silence.
+    `own_server`: what it takes is known to nobody, so everything is sent."""
+    profile: Any = inner.profile
+    refused = {*inner.unsupported_settings, *profile.get("openai_unsupported_model_settings", ())}
+    always = profile.get("thinking_always_enabled", False)
+    if not (own_server or always or profile.get("supports_thinking", False)):
+        refused.add("thinking")
+    if profile.get("anthropic_disallows_sampling_settings") or profile.get("bedrock_disallows_sampling_settings"):
+        refused.update(_SAMPLING)
+    names = [name for name in said.said if _SETTING_NAMES[name] in refused]
+    if names:
+        _refuse_settings(model, names, "")
+    asked = said.effort is not None
+    efforts = profile.get("openai_reasoning_efforts", ())
+    may_not = "none" in efforts or profile.get("openai_supports_reasoning_effort_none", False)
+    reasons = asked or always or not may_not or profile.get("thinking_enabled_by_default", False)
+    beside = [name for name in said.said if name in _SAMPLING]
+    if beside and ((profile.get("openai_supports_reasoning") and reasons) or ("claude" in model and asked)):
+        _refuse_settings(model, beside, " while it reasons")
+
+
+def _refuse_settings(model: str, names: list[str], when: str) -> None:
+    keys = " and ".join(f"`{name}`" for name in names)
+    away = " ".join(f"{name}=default" for name in names)
+    raise ConfigError(
+        f"{model} does not take {keys}{when}: leave it out of `model_settings`, or choose another model "
+        f"(for this session: /model {model} {away})"
+    )
 
 
 class PydanticAIModel:
@@ -150,6 +238,7 @@ class PydanticAIModel:
         http: httpx2.AsyncClient,
         key: str,
         settings: ProviderSettings,
+        generation: GenerationSettings,
     ) -> None:
         self.name = f"{provider}:{name}"
         self._provider = provider
@@ -158,30 +247,45 @@ class PydanticAIModel:
         self._key = key
         self._request_timeout = settings.request_timeout
         self._media = settings.media
+        self._generation = generation
+        self.facts = ServerFacts()
+        """What its own server says of it."""
 
     @property
     def context_window(self) -> int | None:
-        return self._inner.context_window
+        return self.facts.context or self._inner.context_window
 
     @property
     def max_output_tokens(self) -> int:
+        if self._generation.max_output is not None:
+            return self._generation.max_output
         if self._provider in _LOCAL:
             return _SMALL_OUTPUT
         if self._provider != "anthropic":
-            return _DEFAULT_OUTPUT
+            return _DEFAULT_OUTPUT if self._provider in _LARGE_OUTPUT else _OTHER_OUTPUT
         known: Any = self._inner.profile.get("anthropic_max_output_tokens")
-        return min(known, _DEFAULT_OUTPUT) if isinstance(known, int) else _SMALL_OUTPUT
+        return min(known, _DEFAULT_OUTPUT + self._thinking_budget) if isinstance(known, int) else _SMALL_OUTPUT
+
+    @property
+    def _thinking_budget(self) -> int:
+        """0: the model knows efforts, or none was said."""
+        profile: Any = self._inner.profile
+        if self._provider != "anthropic" or profile.get("anthropic_supports_adaptive_thinking", False):
+            return 0
+        return _THINKING_BUDGETS.get(self._generation.effort or "", 0)
 
     @property
     def calls_natively(self) -> bool:
-        return bool(self._inner.profile.get("supports_tools", True))
+        said = self.facts.calls_tools
+        return bool(self._inner.profile.get("supports_tools", True)) if said is None else said
 
     def takes(self, media_type: str) -> bool:
         return takes_media_type(self._provider, media_type)
 
     def takes_in_results(self, media_type: str) -> bool:
         """Of tools, which nobody chose for this model: only what it is known to take."""
-        return result_takes(self._provider, media_type, self._media)
+        sees = ("image",) if self.facts.sees and self._media is None else self._media
+        return result_takes(self._provider, media_type, sees)
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -237,13 +341,22 @@ class PydanticAIModel:
             return await anext(events, None)
 
     def _settings(self, request: Request) -> ModelSettings:
-        settings: Any = ModelSettings()
+        said = {_SETTING_NAMES[name]: value for name, value in self._generation.said.items()}
+        settings: Any = ModelSettings(**said)  # type: ignore[typeddict-item]
+        settings["cache"] = True  # the loop sends the same beginning again and again; where a provider wants a mark
+        if "stop_sequences" in said:
+            settings["stop_sequences"] = list(said["stop_sequences"])
         if request.max_output_tokens is not None:
             settings["max_tokens"] = request.max_output_tokens
         elif self._provider == "anthropic":  # the API requires a number; others have their own maximum
             settings["max_tokens"] = self.max_output_tokens
-        if self._provider == "anthropic":
-            settings["cache"] = True  # the loop sends the same beginning again and again
+        effort = self._generation.effort
+        if effort is not None and self._provider in (*OWN_SERVERS, *_PLAIN_CHAT):
+            settings["openai_reasoning_effort"] = effort
+        if budget := min(self._thinking_budget, settings.get("max_tokens", 0) // 2):
+            del settings["thinking"]
+            if budget >= _LEAST_THINKING:
+                settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
         if self._provider == "openai":
             settings["openai_store"] = False  # the history is ours; the provider need not keep a second one
         return cast(ModelSettings, settings)
@@ -534,10 +647,10 @@ _TAKEN: Final[dict[str, tuple[str, ...]]] = {
     "openai": _IMAGES + _PDF,
     "google": (*_IMAGES, *_PDF, "audio/", "video/"),
     "openrouter": _IMAGES + _PDF,
-    "ollama": _IMAGES,
-    "openai-compatible": _IMAGES,
+    "bedrock": _IMAGES + _PDF,
+    "google-cloud": (*_IMAGES, *_PDF, "audio/", "video/"),
 }
-"""Media types; one that ends in `/` stands for all of its kind."""
+"""Media types of attachments; one that ends in `/` stands for all of its kind. Others are sent pictures."""
 _KINDS: Final = {"image": _IMAGES, "pdf": _PDF, "audio": ("audio/wav", "audio/mpeg", "audio/mp3", "audio/x-wav")}
 """What `models.<provider>.media` may name."""
 _KNOWN_TO_SEE: Final = {
@@ -545,6 +658,8 @@ _KNOWN_TO_SEE: Final = {
     "openai": ("image", "pdf"),
     "google": ("image", "pdf", "audio"),
     "openrouter": ("image",),
+    "azure": ("image",),
+    "google-cloud": ("image", "pdf", "audio"),
 }
 """Of providers whose models of today all take these. A server of one's own may hold a model that only reads."""
 
@@ -566,5 +681,5 @@ def is_text_type(media_type: str) -> bool:
 def takes_media_type(provider: str, media_type: str) -> bool:
     plain = media_type.partition(";")[0].strip().lower()
     return is_text_type(plain) or any(
-        plain.startswith(known) if known.endswith("/") else plain == known for known in _TAKEN[provider]
+        plain.startswith(known) if known.endswith("/") else plain == known for known in _TAKEN.get(provider, _IMAGES)
     )

@@ -18,12 +18,14 @@ from typing import Final
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
 from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.config.run_block import ProviderSettings
+from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.errors import ConfigError, install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"
+_FIRST: Final = 7
+"""Providers that an error names."""
 MAX_FALLBACKS: Final = 8
 """Models that one setting may name."""
 
@@ -37,7 +39,9 @@ class Provider:
     default_model: str = ""
     """What the built-in worker uses when only the key says which provider; empty: never chosen that way."""
     base_url: str = ""
-    """Where requests go unless `models` says otherwise; empty: `models` must say."""
+    """Where requests go unless `models` says otherwise; empty: `models` must say, or see `by_account`."""
+    by_account: bool = False
+    """Its library finds address and credentials itself, as the provider's other programs do: a region, a login."""
 
 
 PROVIDERS: Final[Mapping[str, Provider]] = {
@@ -67,11 +71,57 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         Provider(name="ollama", base_url="http://localhost:11434/v1"),
         Provider(name="openai-compatible"),
         Provider(name="scripted"),
+        Provider(
+            name="alibaba",
+            key_env="ALIBABA_API_KEY",
+            base_url="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+        ),
+        Provider(name="azure", key_env="AZURE_OPENAI_API_KEY"),
+        Provider(name="bedrock", by_account=True),
+        Provider(name="bedrock-mantle", key_env="AWS_BEARER_TOKEN_BEDROCK"),
+        Provider(name="cerebras", key_env="CEREBRAS_API_KEY", base_url="https://api.cerebras.ai/v1"),
+        Provider(name="cohere", key_env="CO_API_KEY", base_url="https://api.cohere.com"),
+        Provider(name="crusoe", key_env="CRUSOE_API_KEY", base_url="https://api.inference.crusoecloud.com/v1"),
+        Provider(name="deepseek", key_env="DEEPSEEK_API_KEY", base_url="https://api.deepseek.com"),
+        Provider(name="fireworks", key_env="FIREWORKS_API_KEY", base_url="https://api.fireworks.ai/inference/v1"),
+        Provider(name="google-cloud", by_account=True),
+        Provider(name="groq", key_env="GROQ_API_KEY", base_url="https://api.groq.com/openai/v1"),
+        Provider(name="heroku", key_env="HEROKU_INFERENCE_KEY", base_url="https://us.inference.heroku.com/v1"),
+        Provider(name="huggingface", key_env="HF_TOKEN", base_url="https://router.huggingface.co/v1"),
+        Provider(name="litellm", base_url="http://localhost:4000"),
+        Provider(name="meta", key_env="META_API_KEY", base_url="https://api.meta.ai/v1"),
+        Provider(name="mistral", key_env="MISTRAL_API_KEY", base_url="https://api.mistral.ai"),
+        Provider(name="moonshotai", key_env="MOONSHOTAI_API_KEY", base_url="https://api.moonshot.ai/v1"),
+        Provider(name="nebius", key_env="NEBIUS_API_KEY", base_url="https://api.studio.nebius.com/v1"),
+        Provider(
+            name="ovhcloud", key_env="OVHCLOUD_API_KEY", base_url="https://oai.endpoints.kepler.ai.cloud.ovh.net/v1"
+        ),
+        Provider(name="sambanova", key_env="SAMBANOVA_API_KEY", base_url="https://api.sambanova.ai/v1"),
+        Provider(name="snowflake", key_env="SNOWFLAKE_TOKEN"),
+        Provider(name="together", key_env="TOGETHER_API_KEY", base_url="https://api.together.xyz/v1"),
+        Provider(name="vercel", key_env="VERCEL_AI_GATEWAY_API_KEY", base_url="https://ai-gateway.vercel.sh/v1"),
+        Provider(name="vllm", base_url="http://localhost:8000/v1"),
+        Provider(name="xai", key_env="XAI_API_KEY", base_url="https://api.x.ai/v1"),
+        Provider(name="zai", key_env="ZAI_API_KEY", base_url="https://api.z.ai/api/paas/v4"),
     )
 }
 """In the order in which a key in the environment chooses one."""
+OWN_SERVERS: Final = ("ollama", "openai-compatible", "vllm", "litellm")
+"""Servers of somebody's own: which models they have, and what those can do, no list says."""
+_OTHER_NAMES: Final = {
+    **dict.fromkeys(("vertex", "google-vertex", "vertexai", "vertex_ai"), "google-cloud"),
+    **dict.fromkeys(("gemini", "google-gla"), "google"),
+    **dict.fromkeys(("aws", "amazon"), "bedrock"),
+    **dict.fromkeys(("llamacpp", "llama.cpp", "lmstudio", "lm-studio"), "openai-compatible"),
+    "claude": "anthropic",
+    "grok": "xai",
+    "together_ai": "together",
+    "azure-openai": "azure",
+}
+"""What other programs call them, for the error that names ours."""
 
 NO_SETTINGS: Final = ProviderSettings()
+NOTHING_SAID: Final = GenerationSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +137,11 @@ def split_model(model: str, *, where: str = "") -> tuple[str, str]:
     """`openrouter:openai/gpt-4o:free` → `("openrouter", "openai/gpt-4o:free")`."""
     provider, colon, name = model.partition(":")
     at = f"{where}: " if where else ""
-    listed = ", ".join(PROVIDERS)
+    listed = f"{', '.join([*PROVIDERS][:_FIRST])}; `forge models` names the others"
     if not colon or not provider or not name.strip():
         raise ConfigError(f"{at}model {model!r} is not `provider:name`; providers: {listed}")
     if provider not in PROVIDERS:
-        close = closest_match(provider, PROVIDERS)
+        close = _OTHER_NAMES.get(provider.lower()) or closest_match(provider, PROVIDERS)
         hint = f"did you mean {close!r}? " if close else ""
         raise ConfigError(f"{at}unknown model provider {provider!r}; {hint}providers: {listed}")
     return provider, name
@@ -157,7 +207,7 @@ def no_model_message(
     if usable:
         (model, variable), *_ = usable.items()
         return f"{words} ({variable} is {'there' if variable == STORED_KEY else 'set'}: try `--model {model}`)"
-    variables = ", ".join(key_variable(name, settings) for name, each in PROVIDERS.items() if each.key_env)
+    variables = ", ".join(key_variable(name, settings) for name, each in PROVIDERS.items() if each.default_model)
     return f"{words} (key variables: {variables}; `forge models setup` asks for a key and stores it)"
 
 
@@ -198,6 +248,13 @@ def key_variable(provider: str, settings: Mapping[str, ProviderSettings]) -> str
 def provider_address(provider: str, settings: Mapping[str, ProviderSettings]) -> str:
     """Where its requests go; empty: nobody said where."""
     return settings.get(provider, NO_SETTINGS).base_url or PROVIDERS[provider].base_url
+
+
+def needs_address(model: str, settings: Mapping[str, ProviderSettings]) -> bool:
+    """Whether nobody said where its requests go."""
+    provider, _ = split_model(model)
+    known = provider_address(provider, settings) or PROVIDERS[provider].by_account or provider == "scripted"
+    return not known
 
 
 def missing_key(
@@ -241,9 +298,11 @@ def open_model(
     worker: str = "main",
     confined: bool = False,
     stored: ModelKeys | None = None,
+    generation: GenerationSettings = NOTHING_SAID,
 ) -> Model:
     """`worker` names the part of a script that is played; scripts are looked up in `script_root`, and with `confined`
-    (a stranger's program named it) they must be inside it."""
+    (a stranger's program named it) they must be inside it. A script answers as it is written, whatever `generation`
+    says; of a provider, what it does not take raises ConfigError."""
     provider, name = split_model(model)
     if provider == "scripted":
         from golem_forge.agent.model.scripted import open_script
@@ -252,9 +311,10 @@ def open_model(
     if missing := missing_key(model, settings, environ, stored):
         raise ModelError(missing, code="MODEL_KEY_MISSING")
     base_url = provider_address(provider, settings)
-    if not base_url:
+    if needs_address(model, settings):
         example = f"models: {{{provider}: {{base_url: …}}}}"
-        raise ConfigError(f"model {model!r} needs an address: write `{example}` in forge.yaml")
+        by_command = f"forge models set {model} --address URL"
+        raise ConfigError(f"model {model!r} needs an address: `{by_command}`, or `{example}` in forge.yaml")
 
     try:
         from golem_forge.agent.model.providers import open_provider
@@ -267,6 +327,7 @@ def open_model(
         base_url=base_url,
         key=key_of(provider, settings, environ, stored),
         settings=settings.get(provider, NO_SETTINGS),
+        generation=generation,
     )
 
 

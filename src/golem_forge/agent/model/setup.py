@@ -6,9 +6,7 @@ person's own configuration counts here: a project cannot name the address to whi
 small request over the provider code that sessions use. Raises ModelError in words that say what to do, ConfigError for
 a config.yaml that cannot be edited.
 
-Threat: any process of this machine may listen on the port of a local server, and a provider's list is text of others.
-Only the loopback address is asked, redirects are not followed, answers are bounded, and a name that is not printable
-or too long is left out. Error texts carry no key.
+Threat: a provider's list is text of others; see `local_servers`. Error texts carry no key.
 """
 
 from __future__ import annotations
@@ -17,13 +15,14 @@ import asyncio
 import http.client
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Completed, ModelError, Request
 from golem_forge.agent.model.keys import ModelKeys, normal_address, usable_key
+from golem_forge.agent.model.local_servers import MAX_ANSWER, model_names
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
     PROVIDERS,
@@ -35,9 +34,10 @@ from golem_forge.agent.model.selection import (
     split_models,
 )
 from golem_forge.config.program import load_program
-from golem_forge.config.run_block import ProviderSettings
+from golem_forge.config.run_block import ProviderSettings, base_url
+from golem_forge.config.schema import ConfigProblems
 from golem_forge.config.yaml_edit import put_entry, read_existing, replace_existing, set_text
-from golem_forge.config.yaml_file import parse_yaml
+from golem_forge.config.yaml_file import YamlFile, parse_yaml
 from golem_forge.core.errors import ConfigError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
@@ -52,21 +52,13 @@ KEY_PAGES: Final = {
     "google": "https://aistudio.google.com/apikey",
     "openrouter": "https://openrouter.ai/settings/keys",
 }
-LOCAL_HOST: Final = "127.0.0.1"
-LOCAL_PORTS: Final = (
-    ("Ollama", 11434, "/api/tags"),
-    ("LM Studio", 1234, "/v1/models"),
-    ("llama.cpp", 8080, "/v1/models"),
-    ("vLLM", 8000, "/v1/models"),
-)
-"""Who usually listens there, and what lists its models."""
-MAX_NAMES: Final = 500
-_PROBE_SECONDS: Final = 0.5
+_ALWAYS_SHOWN: Final = ("ollama", "openai-compatible")
+_SETUP_KEY: Final = "FORGE_SETUP_KEY"
+"""Stands for the variable of a key that is tried before it is stored, where the provider has none."""
 _LIST_SECONDS: Final = 20.0
 _TEST_SECONDS: Final = 60.0
 _TEST_TOKENS: Final = 512
-_MAX_LIST_BYTES: Final = 8 << 20
-_NAME: Final = regex(r"[\w.:/@+-]{1,200}")
+_LONGEST_ADDRESS: Final = 500
 _OPENAI_CHAT: Final = regex(r"(gpt|o\d|chatgpt|codex)(?!.*(audio|tts|transcribe|realtime|image|embed|search|instruct))")
 """OpenAI's list has models that cannot converse; these can."""
 
@@ -81,14 +73,6 @@ class ProviderState:
     """Where its requests go; empty: nobody said."""
     default_model: str
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalServer:
-    title: str
-    provider: str
-    base_url: str
-    models: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +103,7 @@ def person_settings(home: ForgeHome) -> Mapping[str, ProviderSettings]:
 def provider_states(
     settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], stored: ModelKeys
 ) -> list[ProviderState]:
+    """Those that are offered by name, and those that somebody set up."""
     found = []
     for name, provider in PROVIDERS.items():
         if name == "scripted":
@@ -131,6 +116,8 @@ def provider_states(
             key = stored.place(name)
         elif stored.address(name):
             note = f"the stored key is for {stored.address(name)} and is not sent elsewhere"
+        if not (provider.default_model or name in _ALWAYS_SHOWN or name in settings) and key in ("none", "not needed"):
+            continue
         found.append(
             ProviderState(
                 name=name,
@@ -144,63 +131,45 @@ def provider_states(
     return found
 
 
-def find_local_servers() -> list[LocalServer]:
-    """Model servers on the usual ports of this machine, all asked at once. Blocks for half a second at most."""
-    with ThreadPoolExecutor(max(1, len(LOCAL_PORTS))) as pool:
-        found = list(pool.map(lambda each: _local_models(each[1], each[2]), LOCAL_PORTS))
-    servers = []
-    for (title, port, _), names in zip(LOCAL_PORTS, found, strict=True):
-        if names is not None:
-            provider = "ollama" if title == "Ollama" else "openai-compatible"
-            base_url = PROVIDERS[provider].base_url or f"http://{LOCAL_HOST}:{port}/v1"
-            servers.append(LocalServer(title=title, provider=provider, base_url=base_url, models=tuple(names)))
-    return servers
+def possible_addresses(typed: str) -> list[str]:
+    """What a person may have meant: `localhost:8080` is http://localhost:8080/v1, or that without /v1. Raises
+    ConfigError."""
+    address = typed.strip().rstrip("/")
+    address = address if "://" in address else f"http://{address}"
+    problems = ConfigProblems(YamlFile("the address", {}, {}))
+    base_url(address, (), problems)
+    if problems.found or len(address) > _LONGEST_ADDRESS:
+        raise ConfigError("that is no address: write it like http://localhost:8080/v1, without credentials")
+    return [address] if urlsplit(address).path else [f"{address}/v1", address]
 
 
-def _local_models(port: int, path: str) -> list[str] | None:
-    """None: nobody listens there who lists models."""
-    connection = http.client.HTTPConnection(LOCAL_HOST, port, timeout=_PROBE_SECONDS)
-    try:
-        connection.request("GET", path, headers={"accept": "application/json"})
-        answer = connection.getresponse()
-        if answer.status != http.client.OK:
-            return None
-        text = answer.read(_MAX_LIST_BYTES + 1)
-        return _model_names(json.loads(text)) if len(text) <= _MAX_LIST_BYTES else None
-    except (OSError, ValueError, RecursionError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
-
-
-def _model_names(answer: Any) -> list[str] | None:
-    """Of the shapes in use, `{data: [{id}]}` and `{models: [{name}]}`; None: it is none of them."""
-    said = answer if isinstance(answer, dict) else {}
-    listed = next((said[key] for key in ("data", "models") if isinstance(said.get(key), list)), None)
-    if listed is None:
-        return None
-    names: list[str] = []
-    for each in listed[:MAX_NAMES]:
-        if not isinstance(each, dict):
-            continue
-        methods = each.get("supportedGenerationMethods")  # Google's list has models that cannot converse
-        if isinstance(methods, list) and "generateContent" not in methods:
-            continue
-        name = each.get("id") or each.get("name")
-        if isinstance(name, str) and _NAME.fullmatch(name := name.removeprefix("models/")):
-            names.append(name)
-    return list(dict.fromkeys(names))
+async def find_at(home: ForgeHome, typed: str, key: str, environ: Mapping[str, str]) -> tuple[ModelChoice, list[str]]:
+    """Asks a server of somebody's own for its models. Gives the address that answered, and the names; a server that
+    lists none gives no names. Raises ModelError where nobody answers or the key is refused, ConfigError."""
+    refused: ModelError | None = None
+    for address in possible_addresses(typed):
+        choice = ModelChoice(provider="openai-compatible", base_url=address, key=key)
+        try:
+            return choice, await list_models(home, choice, environ)
+        except ModelError as error:
+            if error.code in ("MODEL_UNREACHABLE", "MODEL_LIBRARY_MISSING", "MODEL_KEY_REFUSED"):
+                raise
+            refused = refused or error
+    assert refused is not None
+    if refused.http_status in (0, 404, 405):  # it is there, and lists nothing
+        return choice, []
+    raise refused
 
 
 async def list_models(home: ForgeHome, choice: ModelChoice, environ: Mapping[str, str]) -> list[str]:
     """What the provider says it has, its default first. Raises ModelError."""
     provider, settings = choice.provider, _settings_for(home, choice)
-    base_url = provider_address(provider, settings)
+    address = provider_address(provider, settings)
     key = usable_key(choice.key) if choice.key else ""
     key = key or await asyncio.to_thread(key_of, provider, settings, environ, ModelKeys(home))
     if not key and PROVIDERS[provider].key_env:
         raise ModelError(f"{provider_title(provider)} needs a key to list its models", code="MODEL_KEY_MISSING")
-    names = _model_names(await _get_json(provider, base_url, key))
+    names = model_names(await _get_json(provider, address, key))
     if names is None:
         raise ModelError(f"{provider_title(provider)} sent no list of models; type the model's name")
     if provider == "openai":
@@ -209,17 +178,17 @@ async def list_models(home: ForgeHome, choice: ModelChoice, environ: Mapping[str
     return [default, *(name for name in names if name != default)] if default in names else names
 
 
-async def _get_json(provider: str, base_url: str, key: str) -> Any:
+async def _get_json(provider: str, address: str, key: str) -> Any:
     try:
         import httpx2
     except ModuleNotFoundError as error:
         raise ModelError(missing_library(error), code="MODEL_LIBRARY_MISSING") from None
-    url, headers = f"{base_url.rstrip('/')}/models", {"authorization": f"Bearer {key}"} if key else {}
+    url, headers = f"{address.rstrip('/')}/models", {"authorization": f"Bearer {key}"} if key else {}
     if provider == "anthropic":
-        url = f"{base_url.rstrip('/')}/v1/models?limit=200"
+        url = f"{address.rstrip('/')}/v1/models?limit=200"
         headers = {"x-api-key": key, "anthropic-version": "2023-06-01"}
     elif provider == "google":
-        url, headers = f"{base_url.rstrip('/')}/v1beta/models?pageSize=200", {"x-goog-api-key": key}
+        url, headers = f"{address.rstrip('/')}/v1beta/models?pageSize=200", {"x-goog-api-key": key}
     try:
         async with (
             asyncio.timeout(_LIST_SECONDS),
@@ -231,11 +200,11 @@ async def _get_json(provider: str, base_url: str, key: str) -> Any:
             data = bytearray()
             async for piece in answer.aiter_bytes():
                 data += piece
-                if len(data) > _MAX_LIST_BYTES:
+                if len(data) > MAX_ANSWER:
                     raise ModelError(f"{provider_title(provider)} sent a list that is too long; type the model's name")
         return json.loads(bytes(data))
     except (httpx2.HTTPError, OSError, TimeoutError) as error:
-        raise _unreachable(provider, base_url, type(error).__name__) from None
+        raise _unreachable(provider, address, type(error).__name__) from None
     except (ValueError, RecursionError):
         raise ModelError(f"{provider_title(provider)} sent no list of models; type the model's name") from None
 
@@ -252,8 +221,8 @@ def _key_refused(provider: str, status: int) -> ModelError:
     return ModelError(text, http_status=401, code="MODEL_KEY_REFUSED")
 
 
-def _unreachable(provider: str, base_url: str, why: str) -> ModelError:
-    text = f"{provider_title(provider)} cannot be reached at {normal_address(base_url)} ({why})"
+def _unreachable(provider: str, address: str, why: str) -> ModelError:
+    text = f"{provider_title(provider)} cannot be reached at {normal_address(address)} ({why})"
     return ModelError(f"{text}. Check your network and proxy, or start the server", code="MODEL_UNREACHABLE")
 
 
@@ -306,7 +275,9 @@ async def try_choice(home: ForgeHome, choice: ModelChoice, environ: Mapping[str,
     """Tries a choice that is not saved yet. Raises ModelError."""
     settings = _settings_for(home, choice)
     if choice.key:
-        environ = {**environ, key_variable(choice.provider, settings): usable_key(choice.key)}
+        variable = key_variable(choice.provider, settings) or _SETUP_KEY
+        own = replace(settings.get(choice.provider, NO_SETTINGS), key_env=variable)
+        settings, environ = {**settings, choice.provider: own}, {**environ, variable: usable_key(choice.key)}
     await try_model(choice.name, settings=settings, environ=environ, stored=ModelKeys(home))
 
 

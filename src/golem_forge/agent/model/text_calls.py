@@ -20,9 +20,10 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 from golem_forge.agent.messages import RequestedCall
-from golem_forge.agent.model.interface import MAX_CALLS, Completed, Finish, Model, ModelEvent, Request, TextDelta
+from golem_forge.agent.model.interface import MAX_CALLS, Completed, Finish, ModelEvent, Request, TextDelta, WrappedModel
+from golem_forge.agent.model.selection import OWN_SERVERS
 from golem_forge.core.ids import new_id
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
 LONGEST: Final = 1024 * 1024
@@ -166,32 +167,7 @@ class _Held:
         return "".join(self._pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class TextCallModel:
-    inner: Model
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def context_window(self) -> int | None:
-        return self.inner.context_window
-
-    @property
-    def max_output_tokens(self) -> int:
-        return self.inner.max_output_tokens
-
-    @property
-    def calls_natively(self) -> bool:
-        return self.inner.calls_natively
-
-    def takes(self, media_type: str) -> bool:
-        return self.inner.takes(media_type)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
-
+class TextCallModel(WrappedModel):
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         held: _Held | None = _Held() if request.tools else None
         events = self.inner.stream(request)
@@ -236,4 +212,4 @@ def with_text_calls(completed: Completed, request: Request) -> Completed:
 
 def takes_text_calls(provider: str, said: bool | None) -> bool:
     """`said`: `models.<provider>.text_calls`; None: on for servers of one's own, whose models are often small."""
-    return provider in ("openai-compatible", "ollama") if said is None else said
+    return provider in OWN_SERVERS if said is None else said

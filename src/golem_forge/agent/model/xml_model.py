@@ -22,16 +22,16 @@ from golem_forge.agent.model.interface import (
     RESPONSE_CUT,
     Completed,
     Finish,
-    Model,
     ModelEvent,
     Request,
     TextDelta,
     ToolOffer,
+    WrappedModel,
 )
 from golem_forge.agent.model.xml_reader import SERVER_SEPARATOR, XmlReader
 from golem_forge.agent.model.xml_scanner import BLANKS, ELEMENT_NAME
 from golem_forge.core.json import NotJson, as_json, compact_json
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.tools.schema import alternatives, resolve_schema
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
@@ -39,32 +39,11 @@ _WRITTEN_KEY: Final = "xml"
 _INNER_KEY: Final = "inner"
 
 
-@dataclass(frozen=True, slots=True)
-class XmlModel:
-    inner: Model
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
-
-    @property
-    def context_window(self) -> int | None:
-        return self.inner.context_window
-
-    @property
-    def max_output_tokens(self) -> int:
-        return self.inner.max_output_tokens
-
+class XmlModel(WrappedModel):
     @property
     def calls_natively(self) -> bool:
         """For whoever asks, it does: nothing more has to be done about it."""
         return True
-
-    def takes(self, media_type: str) -> bool:
-        return self.inner.takes(media_type)
-
-    async def aclose(self) -> None:
-        await self.inner.aclose()
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         schemas = {offer.name: offer.schema for offer in request.tools}

@@ -30,7 +30,7 @@ from golem_forge.tools.threads import run_in_thread
 
 NEXT_MODE: Final = "next"
 """`/mode next`: what a key of a UI says."""
-CYCLE: Final = (ApprovalMode.INTERACTIVE, ApprovalMode.CONTAINED)
+CYCLE: Final = (ApprovalMode.INTERACTIVE, ApprovalMode.CONTAINED, ApprovalMode.PLAN)
 _BY: Final = "this session (/mode)"
 _REWIND_USAGE: Final = "/rewind N [conversation|files|both]; /rewind alone lists your messages"
 _WHAT: Final = ("conversation", "files", "both")
@@ -137,7 +137,7 @@ async def mode_command(call: Invocation) -> str:
         raise CommandError("One mode: /mode NAME")
     typed = call.args[0].lower()
     if typed == NEXT_MODE:
-        typed = next(mode for mode in CYCLE if mode is not now).value
+        typed = CYCLE[(CYCLE.index(now) + 1) % len(CYCLE) if now in CYCLE else 0].value
     if typed not in set(ApprovalMode):
         raise CommandError(f"'{one_line(call.args[0])}' is no approval mode{nearest_remark(typed, ApprovalMode)}")
     wanted = ApprovalMode(typed)

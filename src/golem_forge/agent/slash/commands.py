@@ -59,6 +59,7 @@ from golem_forge.agent.slash.session_commands import (
     model_command,
     resume_command,
 )
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
@@ -300,10 +301,19 @@ _MOST_LINES: Final = 2000
 
 
 async def plan_command(call: Invocation) -> str:
-    path = call.host.path
+    """Shows the plan; `on` and `off` begin and end plan mode."""
+    host, path = call.host, call.host.path
+    now = host.controller.mode is ApprovalMode.PLAN
+    wish = call.args[0].lower() if call.args else "show" if now else "on"
+    if len(call.args) > 1 or wish not in ("on", "off", "show"):
+        raise CommandError("/plan begins plan mode, /plan show shows the plan, /plan off ends plan mode")
+    if wish == "on" and not now:
+        host.switch_approval(ApprovalMode.PLAN, "/plan")
+    elif wish == "off" and now:
+        host.leave_plan("/plan")
     steps = path.parts.get(SessionPlans).get(path.worker)
     if not steps:
-        return "There is no plan."
+        return "There is no plan." if wish == "show" else ""
     return "\n".join(f"{_STEP_MARKS[step['status']]} {step['step']}" for step in steps)
 
 
@@ -509,7 +519,7 @@ BUILT_IN_COMMANDS: Final = {
     "tools": BuiltInCommand("/tools", "list the tools you can run", tools_command),
     "tool": BuiltInCommand("/tool NAME …", "run a tool; -i opens a form", tool_command),
     "t": BuiltInCommand("/t NAME …", "the same, shorter", tool_command),
-    "model": BuiltInCommand("/model [NAME]", "show the models, or switch to one", model_command),
+    "model": BuiltInCommand("/model [NAME] [SETTING=VALUE…]", "show the models, or switch to one", model_command),
     "clear": BuiltInCommand("/clear", "empty the history", clear_command),
     "compact": BuiltInCommand("/compact [WHAT TO KEEP]", "condense the history into a summary", compact_command),
     "cost": BuiltInCommand("/cost", "show tokens and cost of this session, by worker and model", cost_command),
@@ -534,7 +544,7 @@ BUILT_IN_COMMANDS: Final = {
         "/resume [ID|last|NUMBER]", "go on with another session; alone it lists them", resume_command
     ),
     "export": BuiltInCommand("/export [FILE]", "write this session as Markdown, or as JSON", export_command),
-    "plan": BuiltInCommand("/plan", "show the plan of the work", plan_command),
+    "plan": BuiltInCommand("/plan [show | off]", "plan mode: read and propose; `go` starts the work", plan_command),
     "output": BuiltInCommand("/output HANDLE [FIRST-LAST]", "show an output that was too long", output_command),
     "rate": BuiltInCommand("/rate NAME good|bad [note]", "rate one of your user tools", rate_command),
     "keep": BuiltInCommand("/keep [NAME]", "make a tool of the last program that worked", keep_command),

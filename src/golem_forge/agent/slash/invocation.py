@@ -21,6 +21,7 @@ from golem_forge.agent.rewind import RewindPoint
 from golem_forge.agent.slash.parser import CommandError, ParsedCommand, callable_names, find_name, unknown_name
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
+from golem_forge.config.run_block import GenerationSettings
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
@@ -124,11 +125,16 @@ class SlashHost(PathHost, Protocol):
     async def compact_history(self, wish: str) -> tuple[int, int] | None:
         """Tokens before and after; None: there is nothing to condense. Raises ForgeError."""
 
-    def switch_model(self, name: str) -> Any: ...
+    @property
+    def generation(self) -> GenerationSettings: ...
+    def switch_model(self, name: str, generation: GenerationSettings | None = None) -> Any: ...
     def clear_history(self) -> Any: ...
 
     def switch_approval(self, mode: ApprovalMode, by: str) -> None:
         """Of this session, from the next call on. Raises ForgeError."""
+
+    def leave_plan(self, by: str) -> None:
+        """Ends plan mode: the mode before holds again."""
 
     async def rewind_points(self) -> tuple[RewindPoint, ...]:
         """The messages of the person that the history still has, oldest first."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.budget import cost_of
+from golem_forge.agent.in_force import format_value
 from golem_forge.agent.model.interface import TokenUsage
 from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.price_list import price_of
@@ -23,6 +24,9 @@ from golem_forge.agent.session_export import export_session, format_of
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.slash.invocation import Invocation, SlashHost
 from golem_forge.agent.slash.parser import CommandError
+from golem_forge.config.run_block import GENERATION_CHECK, GENERATION_KEYS, GenerationSettings
+from golem_forge.config.schema import ConfigProblems, check
+from golem_forge.config.yaml_file import YamlFile, with_overrides
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.table import columns, cost_text, local_minute
 from golem_forge.core.text import (
@@ -60,20 +64,45 @@ async def model_command(call: Invocation) -> str:
     host = call.host
     if not call.args:
         return await run_in_thread(lambda: _format_models(host))
-    if len(call.args) > 1:
+    names = [word for word in call.args if "=" not in word]
+    if len(names) > 1:
         raise CommandError("One model: /model PROVIDER:NAME")
-    switched = host.switch_model(call.args[0])
+    if not (names or host.model_name):
+        raise CommandError("There is no model to set: /model PROVIDER:NAME chooses one")
+    generation = _changed_settings(host.generation, [word for word in call.args if "=" in word])
+    switched = host.switch_model(names[0] if names else host.model_name, generation)
     if inspect.isawaitable(switched):
         await switched
-    return f"Model: {host.model_name}, from the next request on."
+    return f"Model: {_model_line(host)}, from the next request on."
+
+
+def _changed_settings(before: GenerationSettings, words: list[str]) -> GenerationSettings:
+    """`effort=high` says it, `effort=default` takes it back."""
+    said = before.said
+    away = [word.partition("=")[0] for word in words if word.partition("=")[2] == "default"]
+    file = with_overrides(YamlFile("/model", {}, {}), [word for word in words if not word.endswith("=default")])
+    problems = ConfigProblems(YamlFile("/model", file.value, {}, elsewhere={(): "/model"}))
+    said |= check(GENERATION_CHECK, problems.file, problems)
+    for name in away:
+        if name not in GENERATION_KEYS:
+            problems.unknown_key((), name, GENERATION_KEYS)
+        said.pop(name, None)
+    problems.raise_if_any()
+    return GenerationSettings(**said)
+
+
+def _model_line(host: SlashHost) -> str:
+    said = "".join(f", {name} {format_value(value)}" for name, value in host.generation.said.items())
+    return f"{host.model_name}{said}" if host.model_name else NO_MODEL
 
 
 def _format_models(host: SlashHost) -> str:
-    lines = [f"Model: {host.model_name or NO_MODEL}"]
+    lines = [f"Model: {_model_line(host)}"]
     if others := [name for name in known_models(host) if name != host.model_name][:_MAX_MODELS]:
         lines += ["You can choose:", *(f"  {escape_control_chars(name)}" for name in others)]
-    providers = ", ".join(PROVIDERS)
-    return "\n".join([*lines, f"/model PROVIDER:NAME switches. Providers: {providers}."])
+    settings, providers = ", ".join(GENERATION_KEYS), ", ".join(PROVIDERS)
+    usage = f"/model PROVIDER:NAME switches, /model effort=high sets one of {settings}."
+    return "\n".join([*lines, f"{usage} Providers: {providers}."])
 
 
 async def compact_command(call: Invocation) -> str:

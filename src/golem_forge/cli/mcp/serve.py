@@ -39,7 +39,7 @@ tools of the built-in worker.
                          forge mcp token create NAME
   --allow-host NAME      a host name (or name:port) that clients may use besides loopback; repeat for more
   --allow-origin ORIGIN  a web page's origin that may use it, e.g. https://app.example; repeat for more
-  --approval MODE        interactive, strict, contained, approve_all or auto_deny
+  --approval MODE        interactive, strict, contained, plan, approve_all or auto_deny
   -p, --program DIR      the program in that directory instead of this one
 
 When a call needs approval, Forge asks the person through the client. If the client cannot ask, Forge denies the call.

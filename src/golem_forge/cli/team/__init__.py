@@ -21,7 +21,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import SQLITE, TeamError
-from golem_forge.team.people import OwnerStore, PersonStore, TeamStore, token_hash
+from golem_forge.team.people import OwnerStore, PersonStore, TeamStore, find_person, token_hash
 from golem_forge.team.store import Store
 
 DOOR: Final = "cli"
@@ -40,6 +40,7 @@ VERBS: Final = {
     "store": "store",
     "people": "people",
     "projects": "projects",
+    "audit": "audit",
 }
 """By verb: the module that has `run_<verb>`."""
 
@@ -82,7 +83,11 @@ def open_store(settings: StoreSettings | None = None, *, create: bool = True, do
             )
         return RemoteStore(address, token)
     store = Store.open(address, forge_home().path, create=create and address.startswith(SQLITE))
-    return PersonStore(store, token_hash(token), door) if token else OwnerStore(store, account_name(), door)
+    if not token:
+        return OwnerStore(store, account_name(), door)
+    if find_person(store, hash := token_hash(token)) is None:
+        store.accounts.refuse_login(store.accounts.whose_was(hash), door, "this machine")
+    return PersonStore(store, hash, door)
 
 
 def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> Store:

@@ -44,7 +44,7 @@ it prints a table of the results. Ctrl-C leaves the sessions running.
                             read, or that Ctrl-C left; a session that failed is not started again
   -p, --program DIR         the program of that directory
   -m, --model PROVIDER:NAME the model of all sessions
-  -a, --approval MODE       interactive, strict, contained, approve_all or auto_deny
+  -a, --approval MODE       interactive, strict, contained, plan, approve_all or auto_deny
       --set KEY.PATH=VALUE  a value of forge.yaml for all sessions (repeat for more)
       --label L             only runners with this label take them
       --priority N          from -10 (last) to 10 (first) among those that wait for a runner (default: 0)

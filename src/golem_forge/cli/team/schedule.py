@@ -36,7 +36,7 @@ CRON is five fields: minute, hour, day of the month, month, day of the week ("30
       --worker NAME         the worker that does it (default: the entry of the program)
   -p, --program DIR         the program of that directory
   -m, --model PROVIDER:NAME the model
-  -a, --approval MODE       interactive, strict, contained, approve_all or auto_deny
+  -a, --approval MODE       interactive, strict, contained, plan, approve_all or auto_deny
       --set KEY.PATH=VALUE  a value of forge.yaml for its sessions (repeat for more)
       --label L             only runners with this label take them
       --priority N          from -10 (last) to 10 (first) among those that wait for a runner

@@ -76,7 +76,8 @@ def project_named(names: Mapping[str, str], wanted: str) -> str:
 def print_notices(rows: Iterable[StoredSession]) -> None:
     """What a table of sessions has no room for."""
     for row in rows:
-        for notice in row.notice.splitlines():
+        reason = row.error.splitlines() if len(row.error) > _WIDEST_WAIT else []
+        for notice in (*reason, *row.notice.splitlines()):
             print(f"! {row.id[:ID_SHOWN]}: {one_line(notice)}")
 
 

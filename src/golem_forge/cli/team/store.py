@@ -10,11 +10,12 @@ from typing import Any, Final
 from golem_forge._version import __version__
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import print_columns, print_json
-from golem_forge.cli.team import ID_SHOWN, account_name, fail_with, open_store, own_store, store_settings
+from golem_forge.cli.team import DOOR, ID_SHOWN, account_name, fail_with, open_store, own_store, store_settings
 from golem_forge.config.store_block import NotifyHook, StoreSettings
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
+from golem_forge.team.audit import Actor
 from golem_forge.team.database import SQLITE, Database, SqliteDatabase, TeamError, open_database
 from golem_forge.team.mirror import copy_sessions, drop_pruned, verify_sessions
 from golem_forge.team.remote import RemoteStore
@@ -42,7 +43,8 @@ HELP: Final = """usage: forge store init [--runner-role NAME] [--page-role NAME]
   upgrade   moves the tables of an older version to this one
   verify    checks that nobody changed a journal of the store: after a restore, or from time to time
   copy      puts the sessions that this home has recorded into the store; their files stay
-  prune     deletes sessions that ended longer ago than store.retention (90d), and their refs in git repositories
+  prune     deletes sessions that ended longer ago than store.retention (90d), and their refs in git repositories;
+            and records of the audit older than store.audit.retention (400d)
 
       --runner-role NAME   init, PostgreSQL: lets this role be used by `forge runner`; it adds to journals and changes
                            nothing there
@@ -69,7 +71,7 @@ def run_store(words: list[str]) -> int:
         if given.verb == "copy":
             return _copy(store)
         if given.verb == "prune":
-            return _prune(store, settings.retention)
+            return _prune(store, settings)
     except TeamError as error:
         return fail_with("store", error)
     print(HELP)
@@ -195,13 +197,15 @@ def _verify(store: Store) -> int:
     return 1 if damaged else 0
 
 
-def _prune(store: Store, retention_s: float) -> int:
+def _prune(store: Store, settings: StoreSettings) -> int:
     """The refs first: of a session that is deleted nobody knows any more where they were."""
     require_owner(store.database)
-    for session_id, problem in delete_refs(store.ended_facts(ended_before_s=retention_s), forge_home().path):
+    for session_id, problem in delete_refs(store.ended_facts(ended_before_s=settings.retention), forge_home().path):
         print(f"{session_id[:ID_SHOWN]}  refs/forge/{session_id} stays: {one_line(problem)}")
-    deleted = store.prune(retention_s)
+    deleted = store.prune(settings.retention)
     print(f"{deleted} {'session' if deleted == 1 else 'sessions'} deleted")
+    if records := store.prune_audit(settings.audit_retention, Actor(account_name(), DOOR)):
+        print(f"{records} {'record' if records == 1 else 'records'} of the audit deleted")
     drop_pruned(store, forge_home().path)
     return 0
 

@@ -41,7 +41,7 @@ asks you and tests it.
   --debug           run its source: Python with -X dev, a shell script with -x, Go by `go run`; in the same walls
   --yes             answer yes to the card of this tool
   --json            the whole Outcome as JSON on standard output
-  --approval MODE   interactive, strict, contained, approve_all or auto_deny
+  --approval MODE   interactive, strict, contained, plan, approve_all or auto_deny
   -p, --program DIR run in that directory instead of this one
 
 Exit: 0 success, 1 failed, 2 bad arguments or config, 3 denied, 4 no such tool, 124 timed out, 130 interrupted."""

@@ -9,7 +9,7 @@ pipelines and shell syntax are read by the lenient reader.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from golem_forge.core.host_groups import GROUP_PREFIX
@@ -41,6 +41,8 @@ class OutsideNeed:
     """Leading operands and options of calls that stay inside."""
     operand: Callable[[str], bool] | None = None
     """Only where one of the operands is so."""
+    inside: Callable[[Sequence[str]], bool] | None = None
+    """Not where the operands are so."""
     group: str = ""
     """The group of hosts that it needs."""
 
@@ -57,6 +59,23 @@ def names_a_host(word: str) -> bool:
     return not word.startswith((".", "/")) and _ADDRESS.match(word) is not None
 
 
+_LOOPBACK: Final = regex(
+    r"(?:https?://)?(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[::1\])(?::(?:\d{1,5}|\$\{?\w+\}?))?(?:[/?#].*)?",
+    re.IGNORECASE,
+)
+
+
+def _only_loopback(operands: Sequence[str]) -> bool:
+    """`http://localhost:3000/x`, `127.0.0.1:8000`: a server of the same session."""
+    addresses = [word for word in operands if "://" in word or _LOOPBACK.fullmatch(word)]
+    return bool(addresses) and all(map(_LOOPBACK.fullmatch, addresses))
+
+
+def _remote_is_a_path(operands: Sequence[str]) -> bool:
+    """`git push ../up.git main`: git asks no host for a repository beside this one."""
+    return len(operands) > 1 and operands[1].startswith((".", "/", "file:///"))
+
+
 def _phrases(text: str) -> frozenset[str]:
     """Of subcommands, those of two words joined by `_`."""
     return frozenset(word.replace("_", " ") for word in text.split())
@@ -66,9 +85,13 @@ OUTSIDE_NEEDS: Final = (
     OutsideNeed(
         names("git"),
         _REMOTE,
-        _phrases(
-            "push pull fetch ls-remote remote_update remote_prune submodule_update submodule_add lfs_pull lfs_push"
-        ),
+        _phrases("push pull fetch ls-remote"),
+        inside=_remote_is_a_path,
+    ),
+    OutsideNeed(
+        names("git"),
+        _REMOTE,
+        _phrases("remote_update remote_prune submodule_update submodule_add lfs_pull lfs_push"),
     ),
     OutsideNeed(names("git"), _REMOTE, _phrases("clone"), operand=names_a_host),
     OutsideNeed(
@@ -111,8 +134,9 @@ OUTSIDE_NEEDS: Final = (
         names("curl wget wget2 aria2c xh lynx w3m ping traceroute dig nslookup whois telnet ftp sftp ssh ssh-copy-id"),
         HOST,
         unless=names("--version --help -V"),
+        inside=_only_loopback,
     ),
-    OutsideNeed(names("http https"), HOST),
+    OutsideNeed(names("http https"), HOST, inside=_only_loopback),
     OutsideNeed(names("scp rsync"), HOST, operand=names_a_host),
     OutsideNeed(
         names("docker docker-compose podman nerdctl buildah minikube vagrant"),
@@ -177,6 +201,8 @@ def _need_of(command: FoundCommand) -> tuple[str, OutsideNeed] | None:
         if row.subcommands and not row.subcommands & (leading if operands else {""}):
             continue
         if row.operand is not None and not any(map(row.operand, operands)):
+            continue
+        if row.inside is not None and row.inside(operands):
             continue
         shown = max(row.subcommands & leading, key=len, default="")
         return f"{program} {shown}".strip(), row

@@ -227,6 +227,8 @@ class _Vetting:
             there = _exists(self._zone.open(target, DIRECTORY), _HEAD)
         except OSError:
             there = False
+        if not there and folded[-3:-1] == [GIT_FILE, "modules"]:
+            return ["half of a submodule: `git submodule add` is for a person to run"]
         if not there or not (of_another or is_bare_repository(self._zone, target)):
             return [f"a file that leads git to '{'/'.join(target)}', where no repository is"]
         if of_another:  # judged by itself if it was touched; the root's own, GitShadow decides

@@ -22,6 +22,7 @@ from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.git import directory
 from golem_forge.sandbox.git.directory import PACKED_REFS, GitLocked, Stamp
+from golem_forge.sandbox.git.remotes import REMOTES, local_remotes
 from golem_forge.sandbox.git.sides import MOST_NAMED, GitSides, Sync, SyncPhase
 from golem_forge.sandbox.git.transport import GitFailed, RefUpdate
 from golem_forge.sandbox.protected import GIT_FILE
@@ -73,6 +74,8 @@ class RefExchange:
         self._pinned: dict[str, str] = {}
         self._kept: dict[str, str] = {}
         """What both sides hold, as far as it is settled."""
+        self._local: frozenset[str] | None = None
+        """Remotes that are paths, once somebody has asked."""
 
     def carry(
         self,
@@ -167,7 +170,7 @@ class RefExchange:
 
     def _compare_ref(self, name: str, their: str | None, our: str | None, old: str | None) -> RefMove | None:
         """None: the shadow holds the user's value now."""
-        why = _ref_objection(name, our)
+        why = _ref_objection(name, our) or self._remote_objection(name)
         if our is None and self._is_on(name):
             why = f"the command deleted {_shown_ref(name)}, the branch that you are on; it was put back."
         if self._sync.leaves_zone and self._is_on(name) and not why:
@@ -193,6 +196,17 @@ class RefExchange:
             return RefMove(name, RefUpdate(beside, self._theirs.get(beside), our), put_back=True, told=text)
         self._give(name, their, our)
         return None
+
+    def _remote_objection(self, name: str) -> str:
+        """Threat: the card of a push shows what the remote lacks, by its remote-tracking refs. A command that moves one
+        takes commits off that card; so only a remote that is a path is followed inside."""
+        if not name.startswith(REMOTES):
+            return ""
+        if self._local is None:
+            self._local = local_remotes(self._real)
+        if name.removeprefix(REMOTES).partition("/")[0] in self._local:
+            return ""
+        return f"the command moved {_shown_ref(name)}, which says what the remote has: only git_fetch and git_push do."
 
     def _give(self, name: str, their: str | None, our: str | None) -> None:
         """The shadow's ref gets the user's value, if it is still what was compared: a command may have committed

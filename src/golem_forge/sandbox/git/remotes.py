@@ -12,6 +12,7 @@ hold a password, which `shown` leaves out; a name may look like an option.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -186,6 +187,23 @@ def config_settings(repository: Repository, files: GitDir | None = None) -> list
         except ConfigSyntaxError:
             raise RemoteRefused("The repository's config file cannot be read as git reads it.") from None
     return found
+
+
+def local_remotes(files: GitDir) -> frozenset[str]:
+    """The remotes of a git directory that are paths of this machine, every address of each."""
+    urls: dict[str, list[str]] = {}
+    with contextlib.suppress(ConfigSyntaxError):
+        for one in read_config((files.read("config") or b"").decode("utf-8", "surrogateescape")):
+            if one.section == "remote" and one.subsection and one.key in ("url", "pushurl"):
+                urls.setdefault(one.subsection, []).append(one.value or "")
+    return frozenset(name for name, said in urls.items() if all(map(_is_path, said)))
+
+
+def _is_path(url: str) -> bool:
+    try:
+        return read_address(url).is_local
+    except RemoteRefused:
+        return False
 
 
 class PersonRepository:

@@ -68,6 +68,10 @@ class GitState:
         self._own = os.path.join(repository.git_dir, repository.own) if repository.own else repository.git_dir
         self._folder = folder
 
+    def index_stamp(self) -> str:
+        """Changes whenever anybody writes the index."""
+        return repr(_stamp(os.path.join(self._own, "index")))
+
     def stamp(self) -> tuple[object, ...]:
         own = (_stamp(os.path.join(self._own, name)) for name in ("HEAD", "index"))
         common = (_stamp(os.path.join(self._common, name)) for name in ("packed-refs", "logs/refs/stash", "reftable"))

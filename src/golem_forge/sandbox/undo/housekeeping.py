@@ -37,16 +37,21 @@ def recover(home: Path, sandbox: Sandbox, settings: UndoSettings) -> list[str]:
         history = zone_history(zone, home, settings)
         with contextlib.suppress(OSError, sqlite3.Error):
             if finished := finish_restores(history):
-                said.append(f"An undo in /{zone.name} was cut short and is finished now: {_count(finished)}.")
+                said.append(
+                    f"An undo in /{zone.name} was cut short and is finished now: {_count(finished)}. "
+                    "`forge undo --redo` takes it back."
+                )
         for span, made in history.recover():
             facts = {**span.facts, "undoes": tuple(span.facts.get("undoes", ()))}
             changes = ChangeSet(**facts, changes=tuple(made), problem=CUT_SHORT)
             with contextlib.suppress(OSError):
                 SessionChangeLog(home, span.session).append(changes)
             if made:
+                redo = " --redo" if facts["undoes"] else ""  # what an undo did is taken back by a redo
                 said.append(
                     f"{span.label} of session {span.session[:12]} was cut short after it changed {_count(made)}: "
-                    f"`forge changes {span.session[:12]}` shows them, `forge undo {span.session[:12]}` takes them back."
+                    f"`forge changes {span.session[:12]}` shows them, `forge undo {span.session[:12]}{redo}` takes "
+                    "them back."
                 )
     return said
 

@@ -10,7 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -55,6 +55,24 @@ class SessionChangeLog:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 found.append(ChangeSet.from_json(json.loads(line)["set"]))
         return tuple(found)
+
+    def problems(self, recorded: Iterable[str]) -> Iterator[tuple[int, str]]:
+        """(line, what is wrong): a line that was changed, taken out or put in. `recorded`: the hashes that the journal
+        has."""
+        last, found = "", set()
+        for number, line in enumerate(self._lines(), 1):
+            try:
+                chain = json.loads(line)["hash"]
+            except (ValueError, KeyError, TypeError):
+                continue  # cut short by a crash; the next one follows the line before
+            text = line.partition(b',"set":')[2].removesuffix(b"}")
+            if chain != sha256(f"{last}\n".encode() + text).hexdigest():
+                yield number, "was changed, or one before it was"
+                return
+            last = chain
+            found.add(chain)
+        if missing := sum(1 for chain in set(recorded) if chain not in found):
+            yield len(found) + 1, f"{missing} that the journal names {'is' if missing == 1 else 'are'} missing"
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):

@@ -35,7 +35,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
 from golem_forge.sandbox.undo.log import UNDO_TOOL, UNDONE, SessionChangeLog, taken_back
 from golem_forge.sandbox.undo.store import PENDING, find_content, is_alive, own_process
-from golem_forge.sandbox.undo.zone_history import OWN_NAME, ZoneHistory, same_state, zone_history
+from golem_forge.sandbox.undo.zone_files import OWN_NAME
+from golem_forge.sandbox.undo.zone_history import ZoneHistory, same_state, zone_history
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SHOWN: Final = 1 << 20
@@ -265,7 +266,8 @@ def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
         {"path": one.path, "now": one.now.to_json(), "then": one.then.to_json()} for one in steps
     ]
     with history.store.locked():
-        history.store.set(PENDING, json.dumps({"owner": own_process(), "steps": items}))
+        said = {"owner": own_process(), "steps": items, "index": history.index_stamp()}
+        history.store.set(PENDING, json.dumps(said))
         history.store.mark_busy()
     left = _carry_out(history, items)
     with history.store.locked():
@@ -288,7 +290,7 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
         return ()
     for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
         _remove_temporary(history, parts)
-    left = _carry_out(history, items, again=True)
+    left = _carry_out(history, items, again=True, index=said.get("index", ""))
     with history.store.locked():
         history.store.set(PENDING, "")
         history.store.mark_idle()
@@ -298,14 +300,16 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
 def _remove_temporary(history: ZoneHistory, parts: Parts) -> None:
     """What the killed process was about to rename."""
     with contextlib.suppress(OSError):
-        directory = history.open(parts, LISTING)
+        directory = history.files.open(parts, LISTING)
         for name in os.listdir(directory.fd):
             if OWN_NAME.fullmatch(name):
                 os.unlink(name, dir_fd=directory.fd)
 
 
-def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, again: bool = False) -> dict[str, str]:
-    """`again`: a killed process did some of it."""
+def _carry_out(
+    history: ZoneHistory, items: Iterable[dict[str, object]], *, again: bool = False, index: str = ""
+) -> dict[str, str]:
+    """`again`: a killed process did some of it. `index`: the stamp of git's index when it began."""
     left: dict[str, str] = {}
     modes: list[tuple[Parts, int]] = []
     in_git: list[tuple[str, PathState, PathState]] = []
@@ -335,18 +339,18 @@ def _carry_out(history: ZoneHistory, items: Iterable[dict[str, object]], *, agai
             modes.append((parts, then.mode))
     for parts, mode in reversed(modes):  # now that everything in them is there
         with contextlib.suppress(OSError):
-            directory = history.open(parts, LISTING)
+            directory = history.files.open(parts, LISTING)
             os.fchmod(directory.fd, mode)
-    left |= _carry_out_git(history, in_git, again=again)
-    history.sync()
+    left |= _carry_out_git(history, in_git, index=index)
+    history.files.sync()
     return left
 
 
 def _carry_out_git(
-    history: ZoneHistory, steps: list[tuple[str, PathState, PathState]], *, again: bool
+    history: ZoneHistory, steps: list[tuple[str, PathState, PathState]], *, index: str
 ) -> dict[str, str]:
-    """After the files: the index is compared with them when it is written. `again`: refs may have moved already, and
-    what the index is depends on them."""
+    """After the files: the index is compared with them when it is written. `index`: of a restore that was cut short,
+    the stamp it had; what the index is depends on refs, which may have moved already."""
     left: dict[str, str] = {}
     todo = []
     with history.store.locked():
@@ -354,7 +358,8 @@ def _carry_out_git(
             found = history.state(tuple(path.split("/")))
             if same_state(found, then):
                 continue
-            if same_state(found, now) or (again and path == INDEX):
+            untouched = path == INDEX and index != "" and index == history.index_stamp()
+            if same_state(found, now) or untouched:
                 todo.append((path, found, then))
             else:
                 left[f"/{history.name}/{path}"] = EDITED
@@ -367,7 +372,7 @@ def _carry_out_git(
 
 
 def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) -> None:
-    parent = history.open_parent(parts)
+    parent = history.files.open_parent(parts)
     name = parts[-1]
     if found.kind is PathKind.DIRECTORY and then.kind is not PathKind.DIRECTORY:
         os.rmdir(name, dir_fd=parent.fd)  # fails where something is in it: that was not ours
@@ -382,7 +387,7 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
             os.mkdir(name, 0o700, dir_fd=parent.fd)
         return
     if found.kind is PathKind.FILE and then.kind is PathKind.FILE and found.digest == then.digest:
-        file = history.open(parts, ENTRY)
+        file = history.files.open(parts, ENTRY)
         os.chmod(f"/proc/self/fd/{file.fd}", then.mode)  # it may be unreadable now
         return
     temporary = temp_name()

@@ -5,11 +5,10 @@ are open then (spans). A call begins and ends with a look; a file tool, which kn
 The first look of a process compares everything (git's index, or a walk), the others what the zone's scan saw change. An
 entry of the table comes before the index: a tracked file that is unchanged needs none.
 
-Kept is everything but what a tool can make again (`is_regenerable`) and what the settings bound; `coverage` says what
-that leaves. Threats: a command that races the look (files are opened below the zone's handle, no link is followed, a
-file that changes within the clock's tick is read again); one that hides a deletion by making its directory look
-regenerable (a directory with something kept in it never becomes so); floods (entries and bytes are bounded, and past
-the bounds calls ask).
+Kept is everything but what a tool can make again and what the settings bound; `coverage` says what that leaves. What
+stands in the directory now, `zone_files` reads. Threats: a command that hides a deletion by making its directory look
+regenerable (a directory with something kept in it never becomes so); floods (entries and bytes are bounded; past the
+bounds calls ask).
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ import os
 import sqlite3
 import stat
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
@@ -34,57 +31,39 @@ from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
 from golem_forge.core.diff import line_changes
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.core.regex import regex
-from golem_forge.sandbox.git.command import GitLimits, GitOutputLimit, GitTimeout, run_program
 from golem_forge.sandbox.git.repository import Repository, find_repository
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, best_opener, call_libc, entry_stat
+from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.coverage import UncoveredPath, ZoneCoverage, fold_uncovered
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
+from golem_forge.sandbox.undo.zone_files import (
+    MOST_ENTRIES,
+    NO_STAMP,
+    WHOLE,
+    Seen,
+    TooMuch,
+    ZoneFiles,
+    directory_entry,
+    is_in_git,
+    unread_state,
+)
 from golem_forge.sandbox.walls.changes import ScanMark
 from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
-from golem_forge.sandbox.zones import PLACEHOLDER_NAMES, PlaceholderNotes, Zone
+from golem_forge.sandbox.zones import Zone
 
 T = TypeVar("T")
-MOST_ENTRIES: Final = 200_000
 _TARGETED: Final = 5_000
 """With more paths than this to look at, everything is."""
-_TICK_NS: Final = 50_000_000
-"""A file that changed so shortly before it was read may have changed again with the same time."""
-OWN_NAME: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
-_CACHES: Final = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle"})
-_BESIDE: Final = {"node_modules": ("package.json",), "target": ("Cargo.toml", "pom.xml")}
-_CACHE_TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
 _MOST_COMPARED: Final = 1 << 20
 _MOST_COMPARISONS: Final = 250_000
 _SECRET: Final = "its name says that it is a secret"
-_NO_STAMP: Final = Stamp(0, 0, 0, 0, 0, 0)
 _IDLE: Final = "somebody else: nothing of the command ran at that moment"
 _AFTER_IT: Final = "somebody else: Forge was ended before that"
 _DYING_NS: Final = 3_000_000_000
 """So long a process may have gone on after Forge was last seen alive."""
 _LATEST: Final = 1 << 62
-_SAMPLED: Final = 200
-_WHOLE: Final = b"./"
-_ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C"}
-_FIND: Final = GitLimits(seconds=60, output=64 << 20)
-_FIND_AT_ONCE: Final = 400
-"""Directories of one `find`, so that their names fit into its arguments (4 KiB each, of 2 MiB)."""
-
-
-class TooMuch(Exception):
-    """The zone cannot be kept; the text says why."""
-
-    stated_name = "TooMuch"
-
-
-class _Seen(NamedTuple):
-    """What stands at a path now, before its content is read."""
-
-    kind: PathKind
-    stamp: Stamp
 
 
 class ZoneHistory:
@@ -97,11 +76,8 @@ class ZoneHistory:
         self.home = home
         self._settings = settings
         self._scan: ZoneScan = shared_scan(host, unprotect)
-        self._root = Handle(os.open(host, DIRECTORY))
-        self._device = os.fstat(self._root.fd).st_dev
-        self._opener = best_opener()
-        self._placeholders = PlaceholderNotes(home)
         self._folder = zone_folder(home, host)
+        self.files = ZoneFiles(host, home, self._folder)
         self._mark: ScanMark | None = None
         self._problem = ""
         self._too_much = ""
@@ -113,6 +89,8 @@ class ZoneHistory:
         self._modes = (0o644, 0o755)
         self._regenerable: set[Parts] = set()
         self._opened = False
+        self._going_on: set[int] = set()
+        """Spans whose call has ended and whose processes have not."""
         self._lock = Lock()
 
     # --- calls
@@ -155,6 +133,8 @@ class ZoneHistory:
         `was_idle`: whether nothing of its processes ran at a moment."""
 
         def work() -> list[PathChange]:
+            if goes_on:
+                self._going_on.add(span.id)
             if paths is None:
                 self._look_in_any_case()
             else:
@@ -165,6 +145,7 @@ class ZoneHistory:
             if goes_on:
                 self.store.clear_span(span)
             else:
+                self._going_on.discard(span.id)
                 self.store.close_span(span)
             return made
 
@@ -224,30 +205,12 @@ class ZoneHistory:
 
     def state(self, parts: Parts) -> PathState:
         """What stands at a path now, as the table knows it after a look at it."""
-        if _is_in_git(parts):
+        if is_in_git(parts):
             self._open()
             self._look_at_git()
             return self._known(as_bytes(parts))
-        self._update([as_bytes(parts)])
+        self._update([as_bytes(parts)], anew=True)
         return self._known(as_bytes(parts))
-
-    def open(self, parts: Parts, flags: int) -> Handle:
-        """Below the zone's directory; no link is followed. Raises OSError."""
-        return Handle(self._opener(self._root.fd, parts, flags))
-
-    def open_parent(self, parts: Parts) -> Handle:
-        """The directory of a path; one that is missing is made. Raises OSError."""
-        try:
-            return self.open(parts[:-1], DIRECTORY)
-        except FileNotFoundError:
-            above = self.open_parent(parts[:-1])
-            os.mkdir(parts[-2], dir_fd=above.fd)
-            return self.open(parts[:-1], DIRECTORY)
-
-    def sync(self) -> None:
-        """One sync for all that was written in the zone."""
-        root = self.open((), LISTING)
-        call_libc("syncfs", root.fd)
 
     def _covered(self) -> Iterator[Parts]:
         yield from (as_parts(path) for path, one in self.store.entries() if not one.state.lost)
@@ -298,7 +261,7 @@ class ZoneHistory:
     def _open(self) -> None:
         """What the table was made with, where an earlier process made it."""
         if said := self.store.get("regenerable"):
-            self._regenerable = {tuple(parts) for parts in json.loads(said) if self._is_regenerable(tuple(parts))}
+            self._regenerable = {tuple(parts) for parts in json.loads(said) if self.files.is_regenerable(tuple(parts))}
         if said := self.store.get("modes"):
             plain, runs = json.loads(said)
             self._modes = (plain, runs)
@@ -316,13 +279,13 @@ class ZoneHistory:
         """Inside `locked()`. Raises TooMuch, OSError, sqlite3.Error."""
         self._scan.refresh()
         mark = self._scan.mark()
-        self._regenerable = {parts for parts in self._regenerable if self._is_regenerable(parts)}
+        self._regenerable = {parts for parts in self._regenerable if self.files.is_regenerable(parts)}
         if self._mark is None:
             self._open()
             self._look_at_all()
         else:
-            found = self._scan.changed_since(self._mark)
-            listed = [parts for parts in self._scan.listed_since(self._mark) if not _is_in_git(parts)]
+            found = self._scan.changed_since(self._mark, by_times=bool(self._going_on))
+            listed = [parts for parts in self._scan.listed_since(self._mark) if not is_in_git(parts)]
             if not found.complete or len(found.paths) + len(listed) > _TARGETED:
                 self._look_at_all()
             elif found.paths or listed:
@@ -362,9 +325,13 @@ class ZoneHistory:
         if not first:
             self._note([(path, old.get(path, ABSENT)) for path in moved])
         self.store.drop(path for path in moved if path not in now)
-        self.store.put((path, PathEntry(now[path], _NO_STAMP)) for path in moved if path in now)
+        self.store.put((path, PathEntry(now[path], NO_STAMP)) for path in moved if path in now)
         self.store.set("git", "1")
         self._git_stamp = stamp
+
+    def index_stamp(self) -> str:
+        self._open()
+        return self._git_state.index_stamp() if self._git_state is not None else ""
 
     def restore_git(self, steps: list[tuple[str, PathState, PathState]]) -> None:
         """Raises GitRefused."""
@@ -396,12 +363,12 @@ class ZoneHistory:
             if parts:
                 paths.add(path)
         known = self._git.lookup(gone, inside=inside) if self._git is not None and (inside or gone) else {}
-        paths.update(path for path in (*suspects, *known) if self._seen(path) is None)
+        paths.update(path for path in (*suspects, *known) if self.files.seen(path) is None)
         self._note(self._update(self._with_parents(map(as_parts, paths))))
 
     def _look_at_all(self) -> None:
         directories = {
-            as_bytes(parts): mode for parts, mode in self._scan.directories().items() if parts and not _is_in_git(parts)
+            as_bytes(parts): mode for parts, mode in self._scan.directories().items() if parts and not is_in_git(parts)
         }
         if len(directories) > MOST_ENTRIES:
             raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
@@ -414,22 +381,23 @@ class ZoneHistory:
         if spans and not first and self._git is not None and self._git.has_snapshot:
             with contextlib.suppress(GitUnusable):
                 state = self._git.compare()
-                self._compare({*state.changed, *self._files((*state.untracked, *passed_over))}, directories, note=True)
+                self._compare({*state.changed, *self._walk((*state.untracked, *passed_over))}, directories, note=True)
         try:
             if self._git is None:
                 raise GitUnusable
             with ThreadPoolExecutor(1) as pool:
-                unusual = pool.submit(self._unusual_files, directories)
+                self._modes = self.files.usual_modes(self._scan)
+                unusual = pool.submit(self.files.unusual, directories, self._modes)
                 state = self._git.take_snapshot(self._scan.count_files())
-                paths = {*state.changed, *self._files((*state.untracked, *passed_over)), *unusual.result()}
-            linked = (self._stat(as_parts(path)) for path in unusual.result())
+                paths = {*state.changed, *self._walk((*state.untracked, *passed_over)), *unusual.result()}
+            linked = (self.files.stat(as_parts(path)) for path in unusual.result())
             self._scan.single_links = all(info is not None and info.st_nlink == 1 for info in linked)
             self.store.set("source", "git")
             self.store.set("modes", json.dumps(self._modes))
         except GitUnusable:
             if self._git is not None:
                 self._git.forget_snapshot()
-            paths = set(self._files((_WHOLE,)))
+            paths = set(self._walk((WHOLE,)))
             self.store.set("source", "walk")
         self._compare(paths, directories, note=not first)
         self.store.set("captured", "1")
@@ -461,74 +429,12 @@ class ZoneHistory:
             before = PathState(PathKind.DIRECTORY, stat.S_IMODE(old[path])) if path in old else ABSENT
             changed.append((path, before))
         self.store.drop(path for path in moved if path not in directories)
-        self.store.put((path, _directory(directories[path])) for path in moved if path in directories)
+        self.store.put((path, directory_entry(directories[path])) for path in moved if path in directories)
         if note:
             self._note(changed)
 
-    def _files(self, roots: Iterable[bytes]) -> Iterator[bytes]:
-        """Files and links in these places; directories end with `/` and are walked, without what can be made again."""
-        count = 0
-        for root in roots:
-            if not root.endswith(b"/"):
-                yield root
-                continue
-            waiting = [() if root == _WHOLE else as_parts(root.removesuffix(b"/"))]
-            while waiting:
-                here = waiting.pop()
-                if here and self._makes_again(here):
-                    continue
-                try:
-                    directory = Handle(self._opener(self._root.fd, here, LISTING))
-                    with os.scandir(directory.fd) as found:
-                        entries = list(found)
-                except OSError:
-                    continue
-                for entry in entries:
-                    count += 1
-                    if count > MOST_ENTRIES:
-                        raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
-                    if entry.is_dir(follow_symlinks=False):
-                        if here or entry.name != GIT_FILE:
-                            waiting.append((*here, entry.name))
-                    else:
-                        yield as_bytes((*here, entry.name))
-
-    def _unusual_files(self, directories: Collection[bytes]) -> list[bytes]:
-        """Tracked or not: files of more than one link, or with a mode that git would not give them back with."""
-        self._modes = self._usual_modes()
-        plain, runs = (f"{mode:o}" for mode in self._modes)
-        other_mode = ("(", "!", "-perm", plain, "!", "-perm", runs, ")")
-        tests = ("-maxdepth", "1", "-type", "f", "(", "-links", "+1", "-o", *other_mode, ")", "-print0")
-
-        def find(some: list[bytes]) -> bytes:
-            words = ("/usr/bin/find", *map(os.fsdecode, some), *tests)
-            return run_program(words, folder=self._folder, cwd=self.host, environ=_ENVIRONMENT, limits=_FIND).output
-
-        places = [b".", *(b"./" + path for path in directories)]
-        each = min(-(-len(places) // (os.cpu_count() or 1)), _FIND_AT_ONCE)
-        try:
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                found = b"".join(pool.map(find, (places[at : at + each] for at in range(0, len(places), each))))
-        except (OSError, GitTimeout, GitOutputLimit):
-            raise GitUnusable from None
-        return [path.removeprefix(b"./") for path in found.split(b"\0") if path]
-
-    def _usual_modes(self) -> tuple[int, int]:
-        """Which modes a checkout gives files here: as most of some have."""
-        counted: Counter[int] = Counter()
-        for here, entries in self._scan.listings():
-            for name in list(entries)[:20]:
-                if (
-                    not _is_in_git(here)
-                    and (info := self._stat((*here, name))) is not None
-                    and stat.S_ISREG(info.st_mode)
-                ):
-                    counted[stat.S_IMODE(info.st_mode)] += 1
-            if counted.total() > 200:
-                break
-        plain = next((mode for mode, _ in counted.most_common() if not mode & 0o111), 0o644)
-        runs = next((mode for mode, _ in counted.most_common() if mode & 0o100), plain | (plain & 0o444) >> 2)
-        return plain, runs
+    def _walk(self, roots: Iterable[bytes]) -> Iterator[bytes]:
+        return self.files.walk(roots, self._makes_again)
 
     # --- one path
 
@@ -537,27 +443,28 @@ class ZoneHistory:
         every = {as_bytes(parts[:length]) for parts in paths for length in range(1, len(parts) + 1)}
         return sorted(path for path in every if not self._is_left_out(as_parts(path)))
 
-    def _update(self, paths: Iterable[bytes]) -> list[tuple[bytes, PathState]]:
+    def _update(self, paths: Iterable[bytes], *, anew: bool = False) -> list[tuple[bytes, PathState]]:
         """Brings the entries of these paths up to date. Each that is another than before, with the state before; where
-        no call is open nobody asks for that."""
+        no call is open nobody asks for that. `anew`: also where the times say that nothing changed."""
         spans = self.store.spans()
         todo = sorted(paths)
-        seen = {path: self._seen(path) for path in todo}
+        seen = {path: self.files.seen(path) for path in todo}
         entries = self.store.entries_at(todo)
         unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
         blobs = self._kept_blobs(index.values())
         links = self._links(seen)
-        maker = spans[0].session if len({span.session for span in spans}) == 1 else ""
+        # While a process goes on, what appears may be the person's.
+        maker = spans[0].session if len({span.session for span in spans}) == 1 and not self._going_on else ""
         changed: list[tuple[bytes, PathState]] = []
         new: list[tuple[bytes, PathEntry]] = []
         # The smallest first: where not all can be kept, most are.
         for path in sorted(todo, key=lambda path: one.stamp.size if (one := seen[path]) else 0):
             here, entry = seen[path], entries[path]
-            if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp:
+            if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp and not anew:
                 continue
             before = entry.state if entry is not None else self._from_git(index.get(path), blobs)
-            now = (self._read(path, here, links) if here is not None else None) or PathEntry(ABSENT, _NO_STAMP)
+            now = (self._read(path, here, links) if here is not None else None) or PathEntry(ABSENT, NO_STAMP)
             made_by = entry.made_by if entry is not None else ""
             if not same_state(before, now.state):
                 changed.append((path, before))
@@ -568,7 +475,7 @@ class ZoneHistory:
             self.store.drop(path for path, one in new if one.state.kind is PathKind.ABSENT)
         return changed
 
-    def _links(self, seen: Mapping[bytes, _Seen | None]) -> dict[tuple[int, int], int]:
+    def _links(self, seen: Mapping[bytes, Seen | None]) -> dict[tuple[int, int], int]:
         """Of each file with several names, how many of them lie in the zone."""
         names: dict[tuple[int, int], set[bytes]] = {}
         for path, one in seen.items():
@@ -576,7 +483,7 @@ class ZoneHistory:
                 names.setdefault((one.stamp.device, one.stamp.inode), set()).add(path)
         for (device, inode), known in names.items():
             others = set(self.store.names_of(device, inode)) - known
-            known |= {path for path in others if (one := self._seen(path)) and one.stamp.inode == inode}
+            known |= {path for path in others if (one := self.files.seen(path)) and one.stamp.inode == inode}
         return {file: len(paths) for file, paths in names.items()}
 
     def _known(self, path: bytes) -> PathState:
@@ -609,68 +516,18 @@ class ZoneHistory:
         state = blobs.get((entry.id, link)) or PathState(PathKind.LINK if link else PathKind.FILE, lost=_PRUNED)
         return state if link else replace(state, mode=self._modes[1 if entry.mode & 0o100 else 0])
 
-    def _seen(self, path: bytes) -> _Seen | None:
-        """None: nothing that is kept stands there."""
-        parts = as_parts(path)
-        info = self._stat(parts)
-        if info is None or OWN_NAME.fullmatch(parts[-1]):
-            return None
-        if parts[-1] in PLACEHOLDER_NAMES and self._placeholders.include(info):
-            return None
-        mode = stat.S_IMODE(info.st_mode)
-        stamp = Stamp(info.st_ctime_ns, info.st_ino, info.st_dev, info.st_nlink, info.st_size, mode)
-        if stat.S_ISREG(info.st_mode):
-            return _Seen(PathKind.FILE, stamp)
-        if stat.S_ISLNK(info.st_mode):
-            return _Seen(PathKind.LINK, stamp._replace(mode=0))
-        return _Seen(PathKind.DIRECTORY, _NO_STAMP._replace(mode=mode)) if stat.S_ISDIR(info.st_mode) else None
-
-    def _stat(self, parts: Parts) -> os.stat_result | None:
-        try:
-            directory = Handle(self._opener(self._root.fd, parts[:-1], DIRECTORY)) if parts[:-1] else self._root
-        except OSError:
-            return None
-        return entry_stat(parts[-1], directory.fd) if parts else None
-
-    def _read(self, path: bytes, here: _Seen, links: Mapping[tuple[int, int], int]) -> PathEntry | None:
+    def _read(self, path: bytes, here: Seen, links: Mapping[tuple[int, int], int]) -> PathEntry | None:
         """Reads and keeps what stands at a path. None: it is gone meanwhile, or something else."""
-        stamp, parts = here.stamp, as_parts(path)
-        if here.kind is PathKind.DIRECTORY:
-            return PathEntry(PathState(PathKind.DIRECTORY, stamp.mode), _NO_STAMP)
-        try:
-            if here.kind is PathKind.LINK:
-                directory = Handle(self._opener(self._root.fd, parts[:-1], DIRECTORY))
-                target = os.readlink(parts[-1], dir_fd=directory.fd)
-                return PathEntry(PathState(PathKind.LINK, target=target), stamp)
-            if why := self._why_not(path, stamp, links):
-                return PathEntry(_unread(stamp, why), stamp)
-            file = Handle(self._opener(self._root.fd, parts, CONTENT))
-            info = os.fstat(file.fd)
-            if not stat.S_ISREG(info.st_mode) or info.st_size > self._settings.max_file:
-                return PathEntry(_unread(stamp, _CHANGING), _NO_STAMP)
-            data = b""
-            while len(data) <= info.st_size and (more := os.read(file.fd, info.st_size - len(data) + 1)):
-                data = data + more if data else more
-            if len(data) != info.st_size:
-                stamp = stamp._replace(ctime=0)
-            if abs(time.time_ns() - info.st_ctime_ns) < _TICK_NS or info.st_ctime_ns != stamp.ctime:
-                stamp = stamp._replace(ctime=0)
-        except PermissionError:
-            return PathEntry(_unread(stamp, "it cannot be read"), stamp)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                return None
-            raise
-        state = PathState(PathKind.FILE, stat.S_IMODE(info.st_mode), self.store.keep(data), len(data))
-        return PathEntry(state, stamp._replace(size=info.st_size, mode=stat.S_IMODE(info.st_mode)))
+        if here.kind is PathKind.FILE and (why := self._why_not(path, here.stamp, links)):
+            return PathEntry(unread_state(here.stamp, why), here.stamp)
+        settle = bool(self._going_on)
+        return self.files.read(path, here, self._settings.max_file, self.store.keep, settle=settle)
 
     def _why_not(self, path: bytes, stamp: Stamp, links: Mapping[tuple[int, int], int]) -> str:
         """Why the content of a file is not kept; empty: it is."""
         if is_secret_name(os.fsdecode(path)):
             return _SECRET
-        if stamp.device != self._device:
+        if stamp.device != self.files.device:
             return "it lies on another device"
         if stamp.links > 1 and links[stamp.device, stamp.inode] < stamp.links:
             return "it has another name, which may lie outside the zone"
@@ -688,7 +545,7 @@ class ZoneHistory:
     # --- what can be made again
 
     def _is_left_out(self, parts: Parts) -> bool:
-        if _is_in_git(parts):
+        if is_in_git(parts):
             return True
         for length in range(1, len(parts) + 1):
             above = parts[:length]
@@ -702,7 +559,10 @@ class ZoneHistory:
         """Whether a directory can be made again, and nothing in it was ever kept or is tracked."""
         if parts in self._regenerable:
             return True
-        if not self._is_regenerable(parts) or self.store.has_files_below(parts) or self._was_moved(parts):
+        if not self.files.is_regenerable(parts) or self.store.has_files_below(parts) or self._was_moved(parts):
+            return False
+        known = self.store.entry(parts)
+        if known is not None and known.state.kind is not PathKind.DIRECTORY:  # a file or link that a directory replaced
             return False
         if self._git is not None and self._git.has_snapshot and self._git.lookup([as_bytes(parts)]):
             return False
@@ -713,29 +573,7 @@ class ZoneHistory:
         """Whether a directory that was not there at the last look holds what is older: somebody's work, moved."""
         if self._mark is None or not self.store.spans() or self.store.entry(parts) is not None:
             return False
-        try:
-            directory = self.open(parts, LISTING)
-            with os.scandir(directory.fd) as found:
-                some = [entry.stat(follow_symlinks=False) for entry in islice(found, _SAMPLED)]
-        except OSError:
-            return True
-        return any(info.st_ctime_ns < self._mark.time_ns for info in some)
-
-    def _is_regenerable(self, parts: Parts) -> bool:
-        name = parts[-1]
-        if name in _CACHES:
-            return True
-        if beside := _BESIDE.get(name):
-            return any(self._stat((*parts[:-1], each)) is not None for each in beside)
-        if self._stat((*parts, "pyvenv.cfg")) is not None:
-            return True
-        if self._stat((*parts, "CACHEDIR.TAG")) is None:
-            return False
-        try:
-            tag = Handle(self._opener(self._root.fd, (*parts, "CACHEDIR.TAG"), CONTENT))
-            return os.read(tag.fd, len(_CACHE_TAG)) == _CACHE_TAG
-        except OSError:
-            return False
+        return self.files.holds_older(parts, self._mark.time_ns)
 
     # --- changes
 
@@ -763,9 +601,9 @@ class ZoneHistory:
     def _changed_at(self, path: bytes) -> int | None:
         """When it last changed; of what is gone, when its directory did; of git's own, the last moment there is."""
         parts = as_parts(path)
-        if _is_in_git(parts):
+        if is_in_git(parts):
             return _LATEST
-        while parts and (info := self._stat(parts)) is None:
+        while parts and (info := self.files.stat(parts)) is None:
             parts = parts[:-1]
         return info.st_ctime_ns if parts and info is not None else os.stat(self.host).st_ctime_ns
 
@@ -791,7 +629,6 @@ class ZoneHistory:
 
 
 _PRUNED: Final = "git does not have its content any more, or it is too large"
-_CHANGING: Final = "it changed while it was read"
 
 _histories: WeakValueDictionary[tuple[str, str], ZoneHistory] = WeakValueDictionary()
 _sharing = Lock()
@@ -837,20 +674,6 @@ def readable_size(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1024
     return ""
-
-
-def _unread(stamp: Stamp, why: str) -> PathState:
-    """Its digest is no content's: it only tells this state from others."""
-    mark = f"unread:{stamp.ctime}:{stamp.inode}:{stamp.size}"
-    return PathState(PathKind.FILE, stamp.mode, mark, stamp.size, lost=why)
-
-
-def _directory(mode: int) -> PathEntry:
-    return PathEntry(PathState(PathKind.DIRECTORY, stat.S_IMODE(mode)), _NO_STAMP)
-
-
-def _is_in_git(parts: Parts) -> bool:
-    return bool(parts) and parts[0] == GIT_FILE
 
 
 def _lies_in(path: bytes, directory: bytes) -> bool:

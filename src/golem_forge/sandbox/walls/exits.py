@@ -83,6 +83,11 @@ class Exits:
     def __bool__(self) -> bool:
         return bool(self.devices or self.sockets)
 
+    @property
+    def names_threads(self) -> bool:
+        """Whether a driver must write the names of its threads into /proc: CUDA does not start without."""
+        return any(device.startswith("/dev/nvidia") for device in self.devices)
+
     def describe(self) -> tuple[str, ...]:
         """`device nvidia`, `socket /run/docker.sock`."""
         sockets = {socket.places[0] for socket in self.sockets}

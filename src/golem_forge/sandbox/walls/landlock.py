@@ -32,7 +32,7 @@ from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.process.launch import ChildFd, Launch, TreeRoot
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
-from golem_forge.sandbox.walls.layout import DEVICES, ETC
+from golem_forge.sandbox.walls.layout import DEVICES, ETC, etc_secrets, java_settings
 from golem_forge.sandbox.walls.model import Job, Level, StartDirectory, Streams
 from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
 from golem_forge.sandbox.walls.seccomp import AttributeChanges, Network, filter_program
@@ -249,8 +249,6 @@ ONLY_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _ETC: Final = (*ETC, "group", "hosts", "nsswitch.conf", "passwd")
 NAMING_FILES: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
 """How names are found in the host's network: only for a child that shares it."""
-_NEVER: Final = ("/etc/ssl/private",)
-"""Keys of the machine: to root they would be open."""
 _PROC: Final = ("cpuinfo", "meminfo", "stat", "version")
 
 AccessRule = tuple[str, int]
@@ -272,9 +270,10 @@ def access_rules(
     readable: Iterable[str], masked: Iterable[str], lifted: Iterable[str], private: Iterable[str]
 ) -> Iterator[AccessRule]:
     """All of them. `lifted` is readable though masked; `private` directories are the child's own, to write in."""
-    hidden = {real for path in (*masked, *_NEVER) for real in (os.path.abspath(path), os.path.realpath(path))}
+    hidden = {real for path in (*masked, *etc_secrets()) for real in (os.path.abspath(path), os.path.realpath(path))}
     above = {parent for path in hidden for parent in _parents(path)}
-    shown = {os.path.realpath(path) for path in (*SYSTEM, *(f"/etc/{name}" for name in _ETC), *readable)}
+    settings = (f"/etc/{name}" for name in (*_ETC, *java_settings()))
+    shown = {os.path.realpath(path) for path in (*SYSTEM, *settings, *readable)}
     for path in sorted(shown):
         if hidden.isdisjoint(_parents(path)):
             yield from _reading(path, hidden, above)

@@ -12,6 +12,7 @@ modes are restored after each child where Forge runs as root (`restore_device_mo
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import posixpath
 import stat
@@ -46,7 +47,7 @@ PRIVATE_BYTES: Final = 512 << 20
 _SHARED_MEMORY_BYTES: Final = 256 << 20
 ETC: Final = (
     *("alternatives", "ld.so.cache", "ssl", "ca-certificates", "localtime", "os-release", "mime.types", "services"),
-    *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted"),
+    *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted", "maven"),
 )
 _TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, BYTECODE, _ANOTHER_HOME)
 """No zone can stand at or above one of these."""
@@ -143,7 +144,7 @@ def system_mounts(*, uid: int, gid: int, exits: Exits = NO_EXITS) -> tuple[Mount
     return (
         RawArguments(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
-        *_proc_mounts(),
+        *_proc_mounts(exits),
         RawArguments(
             ("--dev", "/dev", "--perms", "1777", "--size", str(_SHARED_MEMORY_BYTES), "--tmpfs", _SHARED_MEMORY)
         ),
@@ -302,17 +303,33 @@ def _empty_directory(place: str, mode: str) -> Iterator[Mount]:
     yield RawArguments(empty_directory_arguments(place, mode))
 
 
-def _proc_mounts() -> Iterator[Mount]:
+def _proc_mounts(exits: Exits) -> Iterator[Mount]:
     """Threat: process 1 is bubblewrap itself, under the child's own user. Who writes its memory takes it over, and with
     it what ends the tree when Forge dies; who reads it learns how the walls were built. So nothing of it can be reached
     by name: its environment and command line, for which programs ask, are answered by the command's. Read-only, because
-    what children write about themselves can hold for their whole session, and process 1 is in it (`autogroup`)."""
+    what children write about themselves can hold for their whole session, and process 1 is in it (`autogroup`): with a
+    driver that must name its threads there, they can make their own end slower, and nothing else."""
     yield RawArguments(("--proc", "/proc"))
     yield from _inotify_limits()
     yield RawArguments(("--ro-bind", "/proc/sys", "/proc/sys"))
     yield RawArguments(("--perms", "0555", "--size", "4096", "--tmpfs", "/proc/1"))
     yield RawArguments(("--symlink", "../2/environ", "/proc/1/environ", "--symlink", "../2/cmdline", "/proc/1/cmdline"))
-    yield RawArguments(("--remount-ro", "/proc/1", "--remount-ro", "/proc"))
+    yield RawArguments(("--remount-ro", "/proc/1"))
+    if exits.names_threads:
+        yield from (RawArguments(("--ro-bind", path, path)) for path in _kernel_settings())
+    else:
+        yield RawArguments(("--remount-ro", "/proc"))
+
+
+def _kernel_settings() -> Iterator[str]:
+    """What of /proc belongs to the whole machine and can be written by its mode."""
+    for entry in sorted(os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            mode = os.lstat(f"/proc/{entry}").st_mode
+            if not (entry.isdigit() or entry == "sys") and (
+                stat.S_ISDIR(mode) or (stat.S_ISREG(mode) and mode & 0o222)
+            ):
+                yield f"/proc/{entry}"
 
 
 def _inotify_limits() -> Iterator[Mount]:
@@ -335,8 +352,21 @@ def _system_directories() -> Iterator[RawArguments]:
             yield RawArguments(("--ro-bind", path, path))
 
 
+@functools.cache
+def java_settings() -> tuple[str, ...]:
+    """Directories of /etc that a Java machine cannot start without, on systems whose /usr/lib/jvm links to them."""
+    with contextlib.suppress(OSError):
+        return tuple(sorted(name for name in os.listdir("/etc") if name.startswith("java-")))
+    return ()
+
+
+def etc_secrets() -> tuple[str, ...]:
+    """Directories below the shown ones that hold keys and passwords of the machine, which root could read."""
+    return ("/etc/ssl/private", *(f"/etc/{name}/management" for name in java_settings()))
+
+
 def _etc_mounts() -> Iterator[Mount]:
-    for name in ETC:
+    for name in (*ETC, *java_settings()):
         path = f"/etc/{name}"
         real = os.path.realpath(path)
         if not os.path.exists(real):
@@ -345,9 +375,10 @@ def _etc_mounts() -> Iterator[Mount]:
             yield RawArguments(("--symlink", real, path))
         else:
             yield RawArguments(("--ro-bind", real, path))
-    private = os.path.realpath("/etc/ssl/private")
-    if os.path.isdir(private) and private.startswith("/etc/ssl/"):  # keys, which root could read
-        yield from _empty_directory(private, _MASKED)
+    for path in etc_secrets():
+        private = os.path.realpath(path)
+        if os.path.isdir(private) and private.startswith(os.path.dirname(path) + "/"):
+            yield from _empty_directory(private, _MASKED)
 
 
 def _accounts(own: str, root: str, number: int) -> str:

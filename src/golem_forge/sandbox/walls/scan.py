@@ -228,7 +228,9 @@ class ZoneScan:
             self._complete_devices[device] = changes.reports_all_changes(path)
         return self._complete_devices[device]
 
-    def changed_since(self, mark: ScanMark) -> ZoneChanges:
+    def changed_since(self, mark: ScanMark, *, by_times: bool = False) -> ZoneChanges:
+        """`by_times`: events alone are not enough. Nobody is told of a write through a mapping, or through a descriptor
+        whose name is gone."""
         with self._lock:
             self.refresh()
             paths = set(self._log.noted_since(mark))
@@ -238,7 +240,7 @@ class ZoneScan:
                     paths.add(here)
             complete = not self._unseen
             earliest = mark.earliest()
-            by_times = self._inotify is None or not self._log.has_all_since(mark)
+            by_times = by_times or self._inotify is None or not self._log.has_all_since(mark)
             if by_times and self._entries > _WATCH_FROM_ENTRIES:
                 found = changes.changed_below(self._host, earliest, _LONGEST_LOOK_S)
                 if found is not None:

@@ -7,15 +7,18 @@ sessions, walls that cannot hold it. Nothing is started here.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
 from golem_forge.policy.rules.globs import expand_groups, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.validation import InputInvalid
@@ -50,12 +53,9 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
     text: str = args["cmd"]
     if is_bare_patch(text):
         raise InputInvalid(BARE_PATCH)
-    sessions = ctx.parts.get(ExecSessions)
-    signing = CommandSigning()
-    sessions.check_room()
+    ctx.parts.get(ExecSessions).check_room()
     shell = system_shell(args["shell"])
     environment = environment_of(sandbox, ctx)
-    outside = bool(args.get("outside"))
     _check_outside(args, ctx)
     place = start_directory(args["workdir"], environment.sandbox)
     cwd = place.virtual if place else PRIVATE_DIRECTORY
@@ -69,36 +69,11 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             walled=settings.walled,
             contains=ctx.contains,
             asks="its toolset says walled: ask" if settings.asks else "",
-            outside=outside,
+            outside=bool(args.get("outside")),
         )
+        command = PlannedCommand(settings, args, ctx, environment, analysis, place, shell, tuple(hosts))
         return Plan(
-            run=partial(
-                first_wait,
-                sessions,
-                _make_starter(
-                    settings,
-                    args | {"network": hosts},
-                    ctx,
-                    environment,
-                    place.virtual if place else "",
-                    shell,
-                    analysis,
-                    signing,
-                ),
-                CommandSpec(
-                    owner=ctx.owner,
-                    tty=args["tty"],
-                    timeout_s=args["timeout_ms"] / 1000,
-                    no_walls=analysis.no_walls,
-                    no_walls_because=analysis.exits.no_walls_because,
-                    outside=outside,
-                    hosts=bool(hosts),
-                    text=text,
-                    signing=signing,
-                ),
-                args,
-                ctx,
-            ),
+            run=command.run,
             effects=analysis.effects,
             command=analysis.facts,
             payload=text,
@@ -114,6 +89,71 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
         if place is not None:
             place.close()
         raise
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCommand:
+    """One command as it was judged, and how it is started."""
+
+    settings: ExecSettings
+    args: dict[str, Any]
+    ctx: ToolContext
+    environment: ExecEnvironment
+    analysis: CommandAnalysis
+    place: Target | None
+    shell: str
+    hosts: tuple[str, ...]
+    signing: CommandSigning = field(default_factory=CommandSigning)
+
+    async def run(self) -> ToolCompletion:
+        analysis, args, ctx = self.analysis, self.args, self.ctx
+        kind = CommandSpec(
+            owner=ctx.owner,
+            tty=args["tty"],
+            timeout_s=args["timeout_ms"] / 1000,
+            no_walls=analysis.no_walls,
+            no_walls_because=analysis.exits.no_walls_because,
+            outside=analysis.outside,
+            hosts=bool(self.hosts),
+            text=args["cmd"],
+            signing=self.signing,
+        )
+        return await first_wait(ctx.parts.get(ExecSessions), self.start, kind, args, ctx)
+
+    async def start(self) -> WalledChild:
+        args, ctx, analysis, environment = self.args, self.ctx, self.analysis, self.environment
+        cwd = self.place.virtual if self.place else ""
+        env = environment.child_env(self.settings.env, analysis, ctx, tty=args["tty"], hosts=bool(self.hosts))
+        if analysis.level is Level.FULL and not analysis.reads_only and not analysis.outside:
+            zone = environment.sandbox.locate(cwd).zone if cwd else None
+            await ctx.parts.get(SigningServer).prepare(self.signing, zone, ctx)
+        env = self.signing.applied(env)
+        job = Job(
+            argv=self._argv(cwd),
+            cwd=cwd,
+            env=env,
+            shown=self.signing.shown,
+            streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
+            hosts=tuple(_host_grant(target, environment, ctx) for target in self.hosts),
+            service_reached=_ServiceLog(ctx).reached,
+            loopback=None if self.hosts else await environment.loopback(analysis, env, ctx),
+            lifted=analysis.unmasked_paths(ctx.path_rules()),
+            not_kept=analysis.not_kept(ctx),
+            reads_only=analysis.reads_only,
+            exits=analysis.exits,
+            credential_used=partial(_show_use, ctx),
+        )
+        if analysis.outside:
+            return await environment.walls.start_outside(job)
+        return await environment.walls.start(environment.walls.as_command(job, analysis.level))
+
+    def _argv(self, cwd: str) -> tuple[str, ...]:
+        analysis, sandbox = self.analysis, self.environment.sandbox
+        text = proven_text(analysis.facts) if analysis.reads_only else self.args["cmd"]
+        if analysis.level is not Level.FULL and not analysis.outside:
+            text = rewrite_paths(text, lambda word: to_host_path(word, cwd, sandbox))
+        options = _LOGIN_START if self.args["login"] else _PLAIN_START[self.args["shell"]]
+        return (self.shell, *options, text)
 
 
 def _check_outside(args: dict[str, Any], ctx: ToolContext) -> None:
@@ -147,49 +187,6 @@ def _fingerprint_args(args: dict[str, Any], cwd: str) -> dict[str, Any]:
         return kept | {"workdir": cwd}  # exact bytes
     kept.pop("outside", None)
     return kept | {"cmd": canonical_text(args["cmd"]), "workdir": cwd}
-
-
-def _make_starter(
-    settings: ExecSettings,
-    args: dict[str, Any],
-    ctx: ToolContext,
-    environment: ExecEnvironment,
-    cwd: str,
-    shell: str,
-    analysis: CommandAnalysis,
-    signing: CommandSigning,
-) -> Callable[[], Awaitable[WalledChild]]:
-    text = proven_text(analysis.facts) if analysis.reads_only else args["cmd"]
-    if analysis.level is not Level.FULL and not analysis.outside:
-        text = rewrite_paths(text, lambda word: to_host_path(word, cwd, environment.sandbox))
-    options = _LOGIN_START if args["login"] else _PLAIN_START[args["shell"]]
-
-    async def start() -> WalledChild:
-        env = environment.child_env(settings.env, analysis, ctx, tty=args["tty"], hosts=bool(args["network"]))
-        if analysis.level is Level.FULL and not analysis.reads_only and not analysis.outside:
-            zone = environment.sandbox.locate(cwd).zone if cwd else None
-            await ctx.parts.get(SigningServer).prepare(signing, zone, ctx)
-        env = signing.applied(env)
-        job = Job(
-            argv=(shell, *options, text),
-            cwd=cwd,
-            env=env,
-            shown=signing.shown,
-            streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
-            hosts=tuple(_host_grant(target, environment, ctx) for target in args["network"]),
-            service_reached=_ServiceLog(ctx).reached,
-            loopback=None if args["network"] else await environment.loopback(analysis, env, ctx),
-            lifted=analysis.unmasked_paths(ctx.path_rules()),
-            not_kept=analysis.not_kept(ctx),
-            reads_only=analysis.reads_only,
-            exits=analysis.exits,
-            credential_used=partial(_show_use, ctx),
-        )
-        if analysis.outside:
-            return await environment.walls.start_outside(job)
-        return await environment.walls.start(environment.walls.as_command(job, analysis.level))
-
-    return start
 
 
 def _credential_warnings(environment: ExecEnvironment, hosts: Iterable[str]) -> Iterator[str]:

@@ -72,7 +72,8 @@ _READ_S: Final = 5.0
 _AT_ONCE: Final = 4
 _MOST_TOKENS: Final = 256
 _MOST_OF_A_COMMAND: Final = 500
-_SHOWN: Final = 4000
+_MOST_SHOWN: Final = 20_000
+"""Characters of a commit or tag: what a card cannot show whole is not signed."""
 
 
 @dataclass(slots=True)
@@ -247,12 +248,17 @@ async def plan_sign(args: dict[str, Any], ctx: ToolContext) -> Plan:
     settings = signing_settings(personal)
     if settings is None:
         raise ToolFailed("signing is not set up")
+    text = data.decode("utf-8", "replace")
+    if len(text) > _MOST_SHOWN:
+        raise ToolFailed(
+            f"it has {len(text):,} characters, more than a card shows ({_MOST_SHOWN:,}): shorten its message"
+        )
     with refusals():
         meant = await run_in_thread(partial(_checked, data, repositories, personal, environment, server.signed))
     return Plan(
         run=partial(_run, data, settings, environment, server, ctx),
         effects=(Effect(verb=Verb.EXEC, target=f"sign {meant.kind} {shorten(meant.title, 100)}", grant=_GRANT),),
-        payload=shorten(data.decode("utf-8", "replace"), _SHOWN),
+        payload=text,
         fingerprint_args={"sha256": hashlib.sha256(data).hexdigest()},
         read_only=True,
     )

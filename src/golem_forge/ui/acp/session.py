@@ -52,6 +52,7 @@ MODEL_OPTION: Final = "model"
 _MODE_NAMES: Final = {
     ApprovalMode.INTERACTIVE: "Ask",
     ApprovalMode.CONTAINED: "Work on its own here",
+    ApprovalMode.PLAN: "Plan",
     ApprovalMode.STRICT: "Ask for everything",
     ApprovalMode.AUTO_DENY: "Deny what asks",
     ApprovalMode.APPROVE_ALL: "Approve all",

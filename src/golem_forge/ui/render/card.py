@@ -18,11 +18,13 @@ from golem_forge.core.effects import NOT_COVERED, quote_target, without_command
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
+from golem_forge.ui.render.calls import call_subject
 from golem_forge.ui.render.lines import (
     Line,
     Style,
     as_json,
     chop_columns,
+    compact_diff,
     finite_number,
     head_and_tail,
     line,
@@ -42,6 +44,8 @@ _NO_WALLS: Final = "NO WALLS"
 _EXEC: Final = "exec "
 _EXACTLY: Final = "exactly this command"
 _BETWEEN: Final = "… {count} lines between; d shows all …"
+_NO_CHANGE: Final = "no change"
+_IN_PROJECT: Final = " for this project"
 _MIN_MATCH: Final = 8
 _PUBLIC_FIELD_TYPES: Final = ("text", "number", "boolean", "select", "multiselect")
 _DASHES: Final = 20
@@ -161,7 +165,23 @@ def card_view(request: Fields) -> dict[str, Any]:
     # the rule of that very command would only repeat it
     said = _EXACTLY if len(mappings_in(request.get("segments"))) == 1 else ""
     offers = [replace(one, rule="") if one.label == said else one for one in card.offers]
-    return {"title": card.heading, "sections": sections, "offers": [asdict(one) for one in offers]}
+    return {
+        "title": card.heading,
+        "about": _about(request),
+        "sections": sections,
+        "offers": [asdict(one) for one in offers],
+    }
+
+
+def _about(request: Fields) -> str:
+    """What it is about, in a list of questions: `cart.py +1 −1`, or the command."""
+    if request.get("diff"):
+        files = [row[0][1] for row in compact_diff(to_text(request["diff"]))[0] if row[0][0] == "title"]
+        path, _, counts = files[0].partition(" ") if files else ("", "", "")
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return f"{path.rpartition('/')[2]} {counts}{more}".strip()
+    args = request.get("args")
+    return call_subject(request.get("tool"), args) or shorten(one_line(request.get("payload", "")), _MAX_DEFAULT)
 
 
 # ---- as lines
@@ -175,13 +195,25 @@ def approval_card(
     card = build_card(request, choices)
     room = _DASHES if width is None else min(_DASHES, max(width - 1 - width_of(card.title), 0))
     rows = wrapped_lines([_title_line(card.title, "─" * room, request)], width)
+    changed: set[str] = set()
     for section in card.sections:
-        if with_diff or section.kind != "diff":
+        if section.kind == "diff":
+            diff, changed = compact_diff(section.text)
+            rows += _with_bar(diff or [line(_NO_CHANGE, "dim")], width) if with_diff else []
+        elif section.kind == "facts":  # that it writes a file whose change stands above needs no second line
+            facts = [row for row in section.rows if row.note or row.text.partition(" ")[2] not in changed]
+            rows += _section_lines(replace(section, rows=tuple(facts)), width)
+        else:
             rows += _section_lines(section, width)
+    return [*rows, *wrapped_lines(_offer_lines(card), width)]
+
+
+def _offer_lines(card: Card) -> list[Line]:
+    """`3 session · 4 always, in FILE: what is remembered`: what differs only in how long stands on one line."""
+    ways: dict[str, list[str]] = {}
     for number, offer in zip(card.numbers, card.offers, strict=True):
-        text = f"{number}  approve and remember ({offer.kept}): {offer.label}"
-        rows += wrapped_lines([line(text, "choice", "  ")], width)
-    return rows
+        ways.setdefault(offer.label, []).append(f"{number} {offer.kept.replace(_IN_PROJECT, '')}")
+    return [line(f"{' · '.join(kept)}: {label}", "choice", "  ") for label, kept in ways.items()]
 
 
 def _title_line(title: str, dashes: str, request: Fields) -> Line:
@@ -196,9 +228,11 @@ def _title_line(title: str, dashes: str, request: Fields) -> Line:
 def full_card(request: Fields) -> list[Line]:
     card = build_card(request)
     sections = {section.kind: section for section in card.sections}
-    rows = _literal_lines(sections.get("diff") or sections["text"])
+    literal = sections.get("diff") or sections["text"]
+    rows = _literal_lines(literal) or [line(_NO_CHANGE, "dim")]
     if arguments := sections.get("arguments"):
-        rows += [line("all arguments:", "title"), *lines_of(arguments.text)] if arguments.text else []
+        shown = list(_argument_lines(request)) if arguments.text else []
+        rows += [line("all arguments:", "title"), *shown] if shown else []
         rows += [line(row.text) for row in arguments.rows]
     if changed := sections.get("changed"):
         rows += [line(changed.title, "warn"), *_literal_lines(changed)]
@@ -208,9 +242,27 @@ def full_card(request: Fields) -> list[Line]:
     return rows
 
 
+def _argument_lines(request: Fields) -> Iterator[Line]:
+    """Each argument by its name; text of several lines as those lines. What the diff of a native tool shows is left
+    out."""
+    diffed = _DIFFED.get(to_text(request.get("tool", "")), ()) if request.get("diff") else ()
+    for name, value in _given_arguments(request).items():
+        if name in diffed:
+            continue
+        if isinstance(value, str) and "\n" in value.strip("\n"):
+            yield line(f"{to_text(name)}:", indent="  ")
+            yield from _with_bar(lines_of(value), None)
+        else:
+            yield line(f"{to_text(name)} = {json.dumps(value, ensure_ascii=False, default=str)}", indent="  ")
+
+
+_DIFFED: Final[Mapping[str, tuple[str, ...]]] = {"apply_patch": ("input", "patch"), "write_file": ("path", "content")}
+"""Arguments that Forge itself made the diff from."""
+
+
 def _section_lines(section: Section, width: int | None) -> list[Line]:
     match section.kind:
-        case "text" | "diff" | "changed":
+        case "text" | "changed":
             title = [line(section.title, "warn", "  ")] if section.title else []
             return [*title, *_with_bar(_literal_lines(section), width)]
         case "arguments":
@@ -218,10 +270,16 @@ def _section_lines(section: Section, width: int | None) -> list[Line]:
         case "deadline":
             rows = [line(f"without an answer Forge denies it at {section.text}", indent="  ")]
         case "why":
-            rows = [line(f"why asked: {section.text}", indent="  ")] if section.text else []
+            rows = [line(asked_because(section.text), indent="  ")] if section.text else []
         case _:
             rows = [_row_line(row, marked=section.kind == "warnings") for row in section.rows]
     return wrapped_lines(rows, width)
+
+
+def asked_because(why: Any) -> str:
+    """A sentence stands for itself: `Writing in /workspace asks.`"""
+    said = one_line(why)
+    return said if said.endswith(".") and said[:1].isupper() else f"why asked: {said}"
 
 
 def _row_line(row: CardRow, *, marked: bool) -> Line:
@@ -286,6 +344,8 @@ def _literal(request: Fields) -> Section:
         return Section(kind="diff", text=to_text(request["diff"]), member="diff")
     payload = request.get("payload", "")
     text = payload if isinstance(payload, str) else as_json(payload)
+    if not request.get("diff") and to_text(request.get("tool", "")) in _DIFFED and request.get("type") == "file_write":
+        return Section(kind="diff")  # the file is as the call would leave it
     # A program that is trusted anew: its files against those of then.
     is_diff = request.get("type") == "trust" and text.startswith("--- ")
     return Section(kind="diff" if is_diff else "text", text=text, member="payload")
@@ -433,7 +493,7 @@ def _standing(request: Fields) -> Iterator[CardRow]:
 
 
 def _offer(choice: Fields) -> CardOffer:
-    where = f" for this project, in {to_text(choice['file'])}" if choice.get("file") else ""
+    where = f"{_IN_PROJECT}, in {to_text(choice['file'])}" if choice.get("file") else ""
     id, label = to_text(choice.get("id", "")), to_text(choice.get("label", ""))
     return CardOffer(
         id=id,

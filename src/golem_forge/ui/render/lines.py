@@ -206,6 +206,38 @@ def styled_diff(diff: str) -> list[Line]:
     return [[(_STYLES.get(mark, ""), row[0][1])] for mark, row in zip(marks, rows, strict=True)]
 
 
+def compact_diff(diff: str) -> tuple[list[Line], set[str]]:
+    """(rows, paths): a line with path and counts for each file, then what changes, with a line of context around it.
+    All that is no context stays: remarks, and lines outside of hunks."""
+    texts = [row[0][1] for row in lines_of(diff)]
+    marks = list(line_marks(texts))
+    heads = [at for at in range(len(texts) - 1) if _is_head(texts, marks, at)]
+    near = {at + step for at, mark in enumerate(marks) if mark in ("+", "-", "\\") for step in (-1, 0, 1)}
+    shown: list[Line] = []
+    paths: set[str] = set()
+    for at, (text, mark) in enumerate(zip(texts, marks, strict=True)):
+        if at in heads:
+            end = next((head for head in heads if head > at), len(texts))
+            path, said = _file_head(text[4:], texts[at + 1][4:], marks[at:end])
+            paths.add(path)
+            shown.append([("title", f"{path} {said}")])
+        elif mark == "@":
+            shown += [[("dim", "…")]] if marks[at - 1] in ("+", "-", " ", "\\") else []
+        elif at - 1 not in heads and (mark != " " or (at in near and text.strip())):
+            shown.append([(_STYLES.get(mark, ""), text)])
+    return shown, paths
+
+
+def _is_head(texts: Sequence[str], marks: Sequence[str], at: int) -> bool:
+    return marks[at] == marks[at + 1] == "h" and texts[at].startswith("--- ") and texts[at + 1].startswith("+++ ")
+
+
+def _file_head(old: str, new: str, marks: Sequence[str]) -> tuple[str, str]:
+    counts = change_counts(-1, -1) if "#" in marks else change_counts(marks.count("+"), marks.count("-"))
+    path = (old if new == _NO_FILE else new)[1:]
+    return path, f"new file {counts}" if old == _NO_FILE else f"deleted {counts}" if new == _NO_FILE else counts
+
+
 def head_and_tail(rows: list[Line], between: str) -> list[Line]:
     """The first and the last 20 lines: an end that is not shown is where a trick would hide."""
     if len(rows) <= MAX_DIFF_LINES:

@@ -1,7 +1,7 @@
-"""Tool calls as lines: start, progress, decision, and a `toolResult` by kind and display hint; data as a table or tree.
+"""Results as lines: a `toolResult` by kind and display hint, its decision and notes; data as a table or tree.
 
-The header is `✓ tool - summary (12 ms)`, `✓ tool (kind) (12 ms)` or `✗ tool - status: message`. A call that did not
-succeed never has a check mark, whatever its value says. Takes any value and never raises.
+The header is `✓ tool subject - summary (12 ms)`, `✓ tool (kind) (12 ms)` or `✗ tool subject - status: message`. A
+call that did not succeed never has a check mark, whatever its value says. Takes any value and never raises.
 Display limits say `display cut`; output that was cut for the caller says `output truncated, handle …`. Limits: 20 items
 of a list, 30 keys of an object, 60 characters of a value, 20 rows, 30 columns of a cell; a tree stops at 200 lines and
 8 levels.
@@ -45,7 +45,7 @@ _MIN_LINES: Final = 5
 _MAX_WHOLE: Final = 2000
 _REPLACED_WHOLE: Final = "The old content is not shown; it was replaced whole by:"
 _SUCCESS: Final = "success"
-_ON_THE_CARD: Final = frozenset({"diff", "patch.result"})
+ON_THE_CARD: Final = ("diff", "patch.result")
 """Kinds of results that their card has shown."""
 _META_KEYS: Final = ("kind", "summary", "mimeType", "display")
 _MAX_DENIALS: Final = 5
@@ -59,19 +59,20 @@ _SEVERITY_STYLES: Final[Mapping[Severity, Style]] = {
 Fields = Mapping[str, Any]
 
 
-def result_lines(data: Fields) -> list[Line]:
-    """Header and body. Of a `hidden` value nothing but what was left behind, unless the call failed."""
+def result_lines(data: Fields, subject: str = "") -> list[Line]:
+    """Header and body. `subject`: what the call is about. Of a `hidden` value nothing but what was left behind, unless
+    the call failed."""
     hidden = display_hints(_value(data)).get("preferredView") == "hidden"
     if data.get("status") != _SUCCESS:
-        return [*failure_lines(data), *([] if hidden else _body(data)), *note_lines(data)]
-    return leftover_rows(data) if hidden else [header_line(data), *_body(data), *note_lines(data)]
+        return [*failure_lines(data, subject), *([] if hidden else body_lines(data)), *note_lines(data)]
+    return leftover_rows(data) if hidden else [header_line(data, subject), *body_lines(data), *note_lines(data)]
 
 
-def result_after_output(data: Fields) -> list[Line]:
+def result_after_output(data: Fields, subject: str = "") -> list[Line]:
     """The same for a call whose output was shown as it came: a command's own is not shown again."""
     if _value(data).get("kind") != "exec.result":
-        return result_lines(data)
-    return [*(failure_lines(data) or [header_line(data)]), *note_lines(data)]
+        return result_lines(data, subject)
+    return [*(failure_lines(data, subject) or [header_line(data, subject)]), *note_lines(data)]
 
 
 def whole_result(data: Fields) -> list[Line]:
@@ -100,24 +101,11 @@ def whole_value(data: Fields) -> list[Line]:
     return rows
 
 
-def folded_result(data: Fields, answer: str, *, whole: bool = False) -> list[Line]:
-    """`✓ write_file notes.txt +3 −1 · approved once (12 ms)`: the result of a call whose card the person answered.
-
-    A change that the card showed is not shown again; other output, and all that went wrong, is.
-    """
-    if data.get("status") != _SUCCESS:
-        return whole_result(data) if whole else result_lines(data)
-    said = _change_of(_value(data)) or summary_of(_value(data))
-    about = f" {said}" if said else ""
-    head: Line = [
-        ("ok", "✓"),
-        ("", f" {one_line(data.get('toolName', ''))}{about} "),
-        ("dim", f"· {one_line(answer)} ({duration_text(data)})"),
-    ]
-    shown = _value(data).get("kind") in _ON_THE_CARD or display_hints(_value(data)).get("preferredView") == "hidden"
-    if shown:
-        return [head, *note_lines(data)]
-    return [head, *(whole_result(data)[1:] if whole else [*_body(data), *note_lines(data)])]
+def answered_result(data: Fields) -> list[Line]:
+    """The same for a call whose card the person saw: a change that the card showed is not shown again."""
+    if data.get("status") != _SUCCESS or _value(data).get("kind") not in ON_THE_CARD:
+        return whole_result(data)
+    return [header_line(data, answer="answered"), *note_lines(data)]
 
 
 def _change_of(value: Fields) -> str:
@@ -129,22 +117,49 @@ def _change_of(value: Fields) -> str:
     return f"{one_line(value.get('path', ''))} {change}"
 
 
-def header_line(data: Fields) -> Line:
+def header_line(data: Fields, subject: str = "", answer: str = "") -> Line:
+    """`subject`: what the call is about; `answer`: how the person answered its card."""
     value = _value(data)
     kind = value.get("kind")
-    said = summary_of(value)
-    about = f" - {said}" if said else f" ({one_line(kind)})" if is_valid_kind(kind) else ""
-    return [("ok", "✓"), ("", f" {one_line(data.get('toolName', ''))}{about} "), ("dim", f"({duration_text(data)})")]
+    said = (short_summary(data, value) if subject or answer else "") or summary_of(value)
+    if kind in ON_THE_CARD and (subject or answer):
+        subject, said = said, ""  # it names the file
+    about = f" {subject}" if subject else ""
+    about += f" - {said}" if said else f" ({one_line(kind)})" if is_valid_kind(kind) and not subject else ""
+    took = f"· {one_line(answer)} ({duration_text(data)})" if answer else f"({duration_text(data)})"
+    return [("ok", "✓"), ("", f" {one_line(data.get('toolName', ''))}{about} "), ("dim", took)]
 
 
-def failure_lines(data: Fields) -> list[Line]:
+def short_summary(data: Fields, value: Fields) -> str:
+    """What came out, of a call that is named already; empty: nothing shorter than its summary."""
+    if change := _change_of(value):
+        return change
+    if value.get("summary"):
+        return ""
+    if value.get("kind") == "file_content" and isinstance(value.get("content"), str):
+        return _count(len(prose_lines(value["content"])), "line")
+    if value.get("kind") == "file_list":
+        return _count(int(finite_number(value.get("count"))), "entry", "entries")
+    if names := entry_names(data):
+        return _count(len(names), "entry", "entries")
+    if worker_words(value) is not None:
+        return _count(int(finite_number(value["data"]["toolCallCount"])), "call")
+    return ""
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def failure_lines(data: Fields, subject: str = "") -> list[Line]:
     """One line for a call that did not succeed; nothing for one that did."""
     status = data.get("status")
     if status == _SUCCESS:
         return []
     error = data.get("error")
     about = f"{one_line(status)}: {shorten(one_line(error), _MAX_ERROR)}" if error else one_line(status)
-    return [[("fail", "✗"), ("", f" {one_line(data.get('toolName', ''))} - {about}")]]
+    named = one_line(data.get("toolName", "")) + (f" {subject}" if subject else "")
+    return [[("fail", "✗"), ("", f" {named} - {about}")]]
 
 
 def duration_text(data: Fields) -> str:
@@ -174,7 +189,8 @@ def _value(data: Fields) -> Fields:
     return value if isinstance(value, Mapping) else {}
 
 
-def _body(data: Fields) -> list[Line]:
+def body_lines(data: Fields, pretty: Callable[[str, str, str], list[Line]] | None = None) -> list[Line]:
+    """`pretty`: lays Markdown and code out, from text, view and language."""
     raw = data.get("value")
     if raw is None:
         return []
@@ -182,7 +198,11 @@ def _body(data: Fields) -> list[Line]:
     if not value:
         return indented(_default_lines(raw))
     hints = display_hints(value)
-    rows = _value_lines(value, hints.get("preferredView", ""))
+    view, content = hints.get("preferredView", ""), content_of(value)
+    if pretty is not None and view in ("markdown", "code") and isinstance(content, str):
+        rows = pretty(content, view, to_text(hints.get("language", "")))
+    else:
+        rows = _value_lines(value, view)
     if hints.get("collapsed") and rows:
         rows = [[("dim", f"... ({len(rows)} lines)"), ("dim", DISPLAY_CUT)]]
     height = int(hints.get("maxHeight", len(rows)))
@@ -255,6 +275,44 @@ def _file_list_lines(value: Fields) -> list[Line] | None:
     return list_lines([file_name(file) for file in files]) if isinstance(files, (list, tuple)) else None
 
 
+def found_lines(value: Fields) -> list[Line]:
+    """What a search found: files, or lines with their place."""
+    found = value.get("matches") if isinstance(value.get("matches"), (list, tuple)) else value.get("files")
+    return [line(_found(one)) for one in found] if isinstance(found, (list, tuple)) else []
+
+
+def _found(one: Any) -> Any:
+    if isinstance(one, Mapping) and "number" in one:
+        return f"{to_text(one.get('path', ''))}:{to_text(one['number'])}: {to_text(one.get('text', ''))}"
+    return file_name(one)
+
+
+def _search_lines(value: Fields) -> list[Line] | None:
+    rows = found_lines(value)
+    if not rows and not isinstance(value.get("files"), (list, tuple)):
+        return None
+    return [*rows[:MAX_ITEMS], more_line(len(rows) - MAX_ITEMS)] if len(rows) > MAX_ITEMS else rows
+
+
+def _search_summary(value: Fields) -> str:
+    matches = mappings_in(value.get("matches"))
+    count = len(matches) if matches else int(finite_number(value.get("count")))
+    if not count:
+        return "nothing found"
+    files = f" in {_count(len({to_text(one.get('path')) for one in matches}), 'file')}" if matches else ""
+    first = "the first " if value.get("truncated") else ""
+    return first + _count(count, "match" if matches else "file", "matches" if matches else "") + files
+
+
+def entry_names(data: Fields) -> list[str]:
+    """What `list_dir` names directly below the directory: its text has the directory first, two blanks a level."""
+    content = _value(data).get("content")
+    if data.get("toolName") != "list_dir" or not isinstance(content, str):
+        return []
+    rows = [row for row in content.split("\n")[1:] if row and not row.startswith((" ", "["))]
+    return [one_line(row) for row in rows]
+
+
 def file_name(file: Any) -> Any:
     return (file.get("path") or file.get("name") or file) if isinstance(file, Mapping) else file
 
@@ -270,6 +328,20 @@ def _exec_lines(value: Fields) -> list[Line] | None:
     return rows
 
 
+def worker_words(value: Fields) -> str | None:
+    """What a sub-worker answered; None: the value is no worker's."""
+    data = value.get("data")
+    if not isinstance(data, Mapping) or not {"workerName", "response", "toolCallCount"} <= data.keys():
+        return None
+    warning = f"\n{data['warning']}" if isinstance(data.get("warning"), str) else ""
+    return f"{data['response']}{warning}" if isinstance(data["response"], str) else None
+
+
+def _worker_lines(value: Fields) -> list[Line] | None:
+    words = worker_words(value)
+    return None if words is None else text_body(words)
+
+
 def calls_made(value: Fields) -> str:
     """`180 calls, 2 failed`: of a program's result; empty of any other."""
     counts = mappings_in(list(value["calls"].values())) if isinstance(value.get("calls"), Mapping) else []
@@ -277,17 +349,6 @@ def calls_made(value: Fields) -> str:
     if not calls:
         return ""
     return f"{calls} {'call' if calls == 1 else 'calls'}" + (f", {failed} failed" if failed else "")
-
-
-def program_lines(data: Fields) -> list[Line]:
-    """The first lines of a program that is about to run; none of any other call."""
-    args = data.get("args")
-    code = args.get("code") if isinstance(args, Mapping) and data.get("toolName") == RUN_CODE else None
-    if not isinstance(code, str):
-        return []
-    lines = code.strip("\n").splitlines()
-    more = [line(f"… {len(lines) - _MAX_CODE_LINES} more lines", "dim", "  │ ")] if len(lines) > _MAX_CODE_LINES else []
-    return [*(line(each, "code", "  │ ") for each in lines[:_MAX_CODE_LINES]), *more]
 
 
 def _undo_lines(value: Fields) -> list[Line] | None:
@@ -312,6 +373,8 @@ def _texts_in(value: Any) -> list[str]:
 _KIND_RENDERERS: Final[Mapping[str, Callable[[Fields], list[Line] | None]]] = {
     "diff": _diff_lines,
     "file_list": _file_list_lines,
+    "search.result": _search_lines,
+    "json": _worker_lines,
     "exec.result": _exec_lines,
     "tool.output": _exec_lines,
     "tool.created": lambda _: [],  # its summary has said it
@@ -341,6 +404,8 @@ def summary_of(value: Fields) -> str:
     if kind == "undo.result" and isinstance(value.get("restored"), (list, tuple)):
         count, left = len(value["restored"]), len(mappings_in(value.get("left")))
         return f"{count} restored" + (f", {left} left as {'they are' if left > 1 else 'it is'}" if left else "")
+    if kind == "search.result" and ("files" in value or "matches" in value):
+        return _search_summary(value)
     if kind not in ("exec.result", "tool.output"):
         return ""
     if value.get("signal"):
@@ -399,34 +464,6 @@ def _media_text(part: Fields) -> str:
     return f"{one_line(part.get('mediaType', ''))}{pixels}, {size}, handle {one_line(part.get('handle', ''))}"
 
 
-_MAX_ARGUMENT: Final = 60
-_MAX_ARGUMENTS: Final = 6
-RUN_CODE: Final = "run_code"
-_MAX_CODE_LINES: Final = 12
-
-
-def call_line(data: Fields) -> Line:
-    """`▸ git_push (Push to Remote) branch="main"`: long arguments are cut here, and shown whole where they matter."""
-    label, caller = data.get("label"), data.get("caller")
-    named = one_line(data.get("toolName", "")) + (f" ({one_line(label)})" if label else "")
-    by = f" [{one_line(caller)}]" if caller and caller != "llm" else ""
-    args = data.get("args")
-    if data.get("toolName") == RUN_CODE and isinstance(args, Mapping):  # `program_lines` has it
-        args = {name: value for name, value in args.items() if name != "code"}
-    return [("title", "▸"), ("", f" {named}{by}"), ("dim", _short_arguments(args))]
-
-
-def argument_lines(data: Fields) -> list[Line]:
-    return lines_of(as_json(data.get("args")), "dim", "  ")
-
-
-def progress_line(data: Fields, tool: str) -> Line:
-    total = data.get("total")
-    done = f"{finite_number(data.get('progress')):g}" + (f"/{finite_number(total):g}" if total is not None else "")
-    message = data.get("message")
-    return [("dim", f"  {one_line(tool)} {done}" + (f" {one_line(message)}" if message else ""))]
-
-
 def decision_lines(decision: Fields) -> list[Line]:
     """The verdict, which rule or tool decided, the risk, who answered, and the fingerprint."""
     by = decision.get("decidedBy")
@@ -448,16 +485,6 @@ def _decided_by(by: Fields) -> str:
     reason = f": {one_line(by['reason'])}" if by.get("reason") else ""
     place = f"{one_line(by['file'])}:{one_line(by.get('line', 0))}" if by.get("file") else ""
     return f"{label}{reason}" + (f" ({place})" if place else "")
-
-
-def _short_arguments(args: Any) -> str:
-    if not isinstance(args, Mapping) or not args:
-        return ""
-    shown = ""
-    for name, value in list(args.items())[:_MAX_ARGUMENTS]:
-        text = f'"{one_line(value)}"' if isinstance(value, str) else one_line(value)
-        shown += f" {one_line(name)}={shorten(text, _MAX_ARGUMENT)}"
-    return shown + (" …" if len(args) > _MAX_ARGUMENTS else "")
 
 
 MAX_ITEMS: Final = 20

@@ -11,8 +11,10 @@ says how it ended. A form that a command of this terminal asked for has the keyb
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
+from base64 import b64decode
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,16 +24,20 @@ from golem_forge.agent.run_result import RunResult
 from golem_forge.agent.slash.change_commands import NEXT_MODE
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
+from golem_forge.core.regex import regex
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
+from golem_forge.orchestrator.media import stored_picture
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import answer_line
-from golem_forge.ui.render.lines import chat_lines, excerpt, one_line
+from golem_forge.ui.render.lines import chat_lines, excerpt, mappings_in, one_line
 from golem_forge.ui.render.reports import form_ending
 from golem_forge.ui.terminal.folding import CallFolds
 from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
 from golem_forge.ui.terminal.menu import Menu
+from golem_forge.ui.terminal.pictures import picture_protocol, picture_sequence
 from golem_forge.ui.terminal.questions import (
     FORM_EVENT,
     UI_NAME,
@@ -57,6 +63,10 @@ _PROMPT: Final = "> "
 _PREFILL: Final = "prefill"
 """The code of a status whose message belongs into the input line."""
 _MAX_QUEUED: Final = 100
+_MOST_PICTURES: Final = 4
+"""Of one result."""
+_STORED_NAME: Final = regex(r"[0-9a-zA-Z_-]{8,64}")
+"""Of a session's folder of outputs, and of an output in it."""
 
 
 class TerminalAdapter:
@@ -76,6 +86,9 @@ class TerminalAdapter:
         self._input = input
         self._output = output
         self._history = HistoryFile(home / "history") if home else None
+        self._outputs = home / "output" if home else None
+        self._pictures = picture_protocol(os.environ)
+        self._being_drawn: set[asyncio.Task[None]] = set()
         self._sources = sources
         self._formatter = create_trace_formatter(trace_level, lambda: self._screen.width if self._screen else 80)
         self._activity = Activity()
@@ -157,6 +170,8 @@ class TerminalAdapter:
     async def shutdown(self) -> None:
         """Safe to call twice. Open questions are denied if no other UI can answer."""
         screen, self._screen = self._screen, None
+        for drawn in self._being_drawn:
+            drawn.cancel()
         self._detach()
         try:
             if screen is not None:
@@ -188,10 +203,29 @@ class TerminalAdapter:
         self._asking.take(event)
         self._foot.take(event)
         self._drawing.draw(event)
+        if event.type == "toolResult" and self._pictures:
+            self._draw_pictures(event)
         if event.type == "sessionStarted":  # the schemas of all tools are made next, which takes a third of the start
             screen.draw_now()
         else:
             screen.redraw()
+
+    def _draw_pictures(self, event: Event) -> None:
+        for part in mappings_in(event.wire.get("media"))[:_MOST_PICTURES]:
+            names = (event.session_id, str(part.get("handle")))
+            if self._outputs is not None and all(map(_STORED_NAME.fullmatch, names)):
+                drawn = asyncio.get_running_loop().create_task(self._draw_picture(self._outputs.joinpath(*names)))
+                self._being_drawn.add(drawn)
+                drawn.add_done_callback(self._being_drawn.discard)
+
+    async def _draw_picture(self, path: Path) -> None:
+        """Made beside: what is said meanwhile may stand above it."""
+        columns = self._screen.width if self._screen is not None else 0
+        made = await run_in_thread(
+            lambda: picture_sequence(self._pictures, b64decode(stored_picture(path)), columns) if columns else ""
+        )
+        if made and self._screen is not None:
+            self._screen.print_picture(made)
 
     def _on_input_prompt(self, event: Event) -> None:
         self._prompt_id = str(event.wire["requestId"])
@@ -230,7 +264,7 @@ class TerminalAdapter:
     def _on_status(self, event: Event) -> None:
         """Text for the input line goes behind what stands there; the person sends it, or not."""
         if event.wire.get("code") == _PREFILL and self._screen is not None:
-            parts = (self._screen.draft.text, str(event.wire["message"]))
+            parts = (self._screen.whole_draft, str(event.wire["message"]))
             self._set_draft("\n".join(part for part in parts if part))
 
     def _set_draft(self, text: str) -> None:
@@ -320,7 +354,7 @@ class TerminalAdapter:
         """What was queued comes back into the line: after an interrupt the person decides anew."""
         assert self._screen is not None
         if self._queued:
-            self._set_draft("\n".join([*self._queued, self._screen.draft.text]).strip("\n"))
+            self._set_draft("\n".join([*self._queued, self._screen.whole_draft]).strip("\n"))
             self._queued.clear()
         self._emit("interrupt", {"reason": "user"})
         self._screen.redraw()

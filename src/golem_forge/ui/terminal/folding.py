@@ -1,6 +1,7 @@
 """What the terminal folds to one line, and how a person sees it again.
 
-A call whose card was answered ends as one line in the place of card, answer and result. The start of a session becomes
+A call ends with its result in the place of its first line; one whose card was answered, in the place of card and
+answer, too. The start of a session becomes
 one line once the walls are known. `CallFolds` keeps the last cards and results that were folded or cut; Ctrl+O shows
 the newest of them whole, pressed again the one before it.
 Folding changes what is on the screen and nothing else: the journal has all of it.
@@ -13,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from golem_forge.events.envelope import Event
-from golem_forge.ui.render.card import answer_line, approval_card, full_card
+from golem_forge.ui.render.card import answer_line, approval_card, asked_because, full_card
 from golem_forge.ui.render.lines import DISPLAY_CUT, Line, one_line, wrapped_lines
 from golem_forge.ui.render.reports import session_line, walls_lines
-from golem_forge.ui.render.results import folded_result, whole_result
+from golem_forge.ui.render.results import answered_result, whole_result
 from golem_forge.ui.terminal.tty import StyledLine
 
 _MAX_KEPT: Final = 30
@@ -48,6 +49,8 @@ class CallFolds:
         self._shown = 0
         """How many of them, from the newest on, were shown again."""
         self._start: Line = []
+        self._running: dict[str, str] = {}
+        """Call whose first line is shown → its worker, while nothing that belongs below that line was shown."""
 
     # ---- events
 
@@ -68,11 +71,23 @@ class CallFolds:
     def key_of(self, wire: Mapping[str, Any]) -> str:
         """What the lines of an event are to be folded with; empty: with nothing."""
         call = str(wire.get("toolCallId") or "")
-        return call if call in self.answers else ""
+        return call if call in self.answers or call in self._running else ""
+
+    def started(self, wire: Mapping[str, Any], worker: str) -> None:
+        """The line of the call is replaced by its result; not where calls inside it stand below that line."""
+        self._running.pop(str(wire.get("parentCallId") or ""), None)
+        self._running[str(wire["toolCallId"])] = worker
+        while len(self._running) > _MAX_OPEN:
+            del self._running[next(iter(self._running))]
+
+    def worker_came(self, parent: str) -> None:
+        """What a sub-worker says stands below the call that started it."""
+        self._running = {call: worker for call, worker in self._running.items() if worker != parent}
 
     def draw_result(self, wire: Mapping[str, Any], rows: list[Line]) -> None:
         """The lines of a result, folded where its card was answered, and kept where they are not all of it."""
         call = self.key_of(wire)
+        self._running.pop(call, None)
         cut = [at for at, row in enumerate(rows) if any(DISPLAY_CUT in text for _, text in row)]
         for at in cut:
             rows[at] = [*rows[at], ("dim", _SHOWS_ALL)]
@@ -80,7 +95,7 @@ class CallFolds:
             self._kept.append((self._answered.pop(call, None), wire))
             self._shown = 0
         if call:
-            del self.answers[call]
+            self.answers.pop(call, None)
             self._screen.fold(call, rows)
         else:
             self._screen.say(rows)
@@ -117,5 +132,5 @@ class CallFolds:
             return
         card = {**request, "choices": []}  # what could have been remembered is over
         say([*approval_card(card, width=self._screen.width)[:1], *full_card(card)])
-        say([[("dim", f"why asked: {one_line(request.get('why', ''))}")]])
-        say(wrapped_lines(folded_result(result, "answered", whole=True), self._screen.width))
+        say([[("dim", asked_because(request.get("why", "")))]])
+        say(wrapped_lines(answered_result(result), self._screen.width))

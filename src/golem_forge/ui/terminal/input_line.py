@@ -30,7 +30,7 @@ from golem_forge.storage.private_file import wait_for_lock
 _T = TypeVar("_T")
 _SECOND_WORDS: Final = {
     "trace": ("quiet", "summary", "normal", "debug"),
-    "mode": ("interactive", "contained", "strict", "auto_deny"),
+    "mode": ("interactive", "contained", "plan", "strict", "auto_deny"),
     "rules": ("revoke",),
     "mcp": ("reconnect",),
 }

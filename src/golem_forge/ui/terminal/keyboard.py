@@ -69,6 +69,7 @@ class Keyboard:
         self.fresh = False
         """The reply is still what stood there to begin with: typing replaces it, moving in it keeps it."""
         self._draft = draft
+        self.whole_draft: Callable[[], str] = lambda: draft.text
         self._reply = reply
         self._stage = stage
         self._silence = KeyTiming(clock)
@@ -134,7 +135,7 @@ class Keyboard:
 
     def take_what_was_typed(self) -> None:
         """The draft was meant for the line of the question in front."""
-        ahead = self._draft.text
+        ahead = self.whole_draft()
         if ahead and self._armed:
             self._draft.reset()
             self._reply.text = ahead

@@ -15,7 +15,14 @@ from typing import Any, Final
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import shorten
 from golem_forge.tools.forms import mask_secrets
-from golem_forge.ui.render.card import answer_of_key, approval_card, choice_numbers, full_card, numbered_choices
+from golem_forge.ui.render.card import (
+    answer_of_key,
+    approval_card,
+    asked_because,
+    choice_numbers,
+    full_card,
+    numbered_choices,
+)
 from golem_forge.ui.render.lines import mappings_in, one_line, to_text, width_of, wrapped_lines
 from golem_forge.ui.terminal.forms import FormDialog, FormQuestion
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
@@ -238,7 +245,7 @@ class PendingQuestions:
         elif key == "d":
             self._say(full_card(front.wire))
         elif key == "w":
-            self._say(self._wrapped([[("", f"why asked: {one_line(front.wire.get('why', ''))}")]]))
+            self._say(self._wrapped([[("", asked_because(front.wire.get("why", "")))]]))
         elif key == "?":
             self._say(card_help(front.wire))
         else:
@@ -309,7 +316,7 @@ class PendingQuestions:
         if front.form is not None:
             no = "n decline" if front.kind == FORM_EVENT else "n back to the card"
             return [*lines, *self._asked(f"{place}Send? [y/N]", f"(y send · {no} · Esc back)")]
-        keys = card_keys(front.wire, many=count > 1)
+        keys = card_keys(front.wire, many=count > 1, most=self._width() - 1)
         return [*lines, *self._asked(f"{place}{card_question(front.wire)}", keys)]
 
     def _asked(self, question: str, keys: str) -> list[StyledLine]:
@@ -389,8 +396,18 @@ def is_choice(wire: Mapping[str, Any]) -> bool:
     return bool(wire.get("accept")) and not wire.get("fields")
 
 
-def card_keys(request: Mapping[str, Any], *, many: bool) -> str:
-    return f"({' · '.join(f'{key} {word}' for key, word, _ in _key_table(request, many=many) if word)})"
+_LESS_USED: Final = ("Shift+Tab", "w", "e", "s")
+"""Keys that only `?` explains, where not all fit on one line, the first of these first."""
+
+
+def card_keys(request: Mapping[str, Any], *, many: bool, most: int = 0) -> str:
+    """`most`: the columns there are; more than that are only taken where the keys that everybody needs take them."""
+    named = {key: f"{key} {word}" for key, word, _ in _key_table(request, many=many) if word}
+    for left_out in ("", *_LESS_USED):
+        named.pop(left_out, "")
+        if not most or width_of(" · ".join(named.values())) + 2 <= most:
+            break
+    return f"({' · '.join(named.values())})"
 
 
 def card_help(request: Mapping[str, Any]) -> list[StyledLine]:

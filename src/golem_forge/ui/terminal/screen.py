@@ -36,6 +36,8 @@ ESCAPE_S: Final = 0.05
 _SECOND_KEY_S: Final = 0.01
 """More for the second key of a binding, once that is over: Alt+Enter comes in one piece. Esc must not wait twice."""
 _TICK_S: Final = 0.1
+_REFLOWS: Final = not os.environ.get("XTERM_VERSION") and not os.environ.get("TERM", "").startswith(("linux", "rxvt"))
+"""Whether the terminal breaks the lines it shows anew when it becomes narrower."""
 _RESIZE_DELAY_S: Final = 0.15
 
 
@@ -64,6 +66,8 @@ class Screen:
         self.menu = menu
         self.draft = Buffer(history=InMemoryHistory(list(history)), multiline=True)
         self.reply = Buffer(multiline=True)
+        self._pasted: dict[str, str] = {}
+        """What stands in the draft for a long pasted text → that text."""
         self.keyboard = Keyboard(draft=self.draft, reply=self.reply, stage=lambda: adapter.stage)
         self.printed = 0
         """How often something was put above."""
@@ -88,6 +92,8 @@ class Screen:
             mouse_support=False,
         )
         self.keyboard.app = self.app
+        self.keyboard.whole_draft = lambda: self.whole_draft
+        self.app._on_resize = self._resized  # type: ignore[method-assign]
         self.app.key_processor.before_key_press += lambda _: self._key_came()
         self.app.ttimeoutlen = ESCAPE_S
         self.app.timeoutlen = _SECOND_KEY_S
@@ -138,8 +144,31 @@ class Screen:
 
     # ---- the input line
 
+    @property
+    def whole_draft(self) -> str:
+        """With the pasted texts in their places."""
+        text = self.draft.text
+        for mark, pasted in self._pasted.items():
+            text = text.replace(mark, pasted, 1)
+        return text
+
+    def paste(self, text: str) -> None:
+        """A long text stands in the line as one mark, and is sent whole."""
+        if len(text) > _MAX_PASTED or text.count("\n") >= _MAX_INPUT_ROWS:
+            mark = base = f"[pasted {len(text):,} characters]"
+            while self._pasted.get(mark, text) != text or mark in self.draft.text:
+                mark = f"{base[:-1]}, {len(self._pasted) + 1}]"
+            self._pasted[mark] = text
+            text = mark
+        self.draft.insert_text(text)
+
     def clear_draft(self) -> None:
         self.draft.reset()
+        self.clear_marks()
+
+    def clear_marks(self) -> None:
+        """What belongs to a draft that is gone."""
+        self._pasted.clear()
         self.offers.clear()
         self.menu.close()
 
@@ -219,6 +248,18 @@ class Screen:
             except RuntimeError:  # no loop runs here
                 self._flush_above()
 
+    def print_picture(self, sequence: str) -> None:
+        """A picture, for a terminal that shows them. What stands above it is no longer folded: how many rows the
+        picture takes is known to the terminal alone."""
+        self._flush_above()
+        if self.app.is_running:
+            self.app.renderer.erase()
+        self._output.write_raw(sequence.replace("\n", "\r\n"))
+        self._output.flush()
+        self._tail.forget()
+        if self.app.is_running:
+            self.app.invalidate()
+
     def _flush_above(self) -> None:
         pieces, self._above = self._above, []
         text = "".join(piece for piece, _ in pieces)
@@ -242,11 +283,32 @@ class Screen:
         self._height = height
         self._tail.drawn(size.rows - height)
         if self._width and size.columns != self._width:
+            self._erase_reflowed()
             if self._resize_due is not None:
                 self._resize_due.cancel()
             self._resize_due = asyncio.get_running_loop().call_later(_RESIZE_DELAY_S, self.adapter.show_question)
             self._tail.forget()
         self._width = size.columns
+
+    def _resized(self) -> None:
+        self._erase_reflowed()
+        self.app.renderer.erase(leave_alternate_screen=False)
+        self.app._redraw()
+
+    def _erase_reflowed(self) -> None:
+        """Takes the live part away where the window became narrower: most terminals break its rows anew, so it begins
+        further up than the renderer thinks."""
+        renderer, columns = self.app.renderer, self.width
+        drawn, cursor = renderer._last_screen, renderer._cursor_pos
+        if drawn is None or not self._width or columns >= self._width or not _REFLOWS:
+            return
+        cells = [drawn.data_buffer[row] for row in range(cursor.y)]
+        widths = [max((at for at, cell in row.items() if cell.char.strip()), default=-1) + 1 for row in cells]
+        further = sum(-(-max(width, 1) // columns) - 1 for width in widths) + cursor.x // columns
+        # Row by row: a terminal may keep what is cleared from the first row on as if it had been scrolled away.
+        self._output.write_raw("\r\x1b[J" + "\x1b[A\x1b[2K" * (cursor.y + further))
+        self._output.flush()
+        renderer.reset(leave_alternate_screen=False)
 
     def _after_render(self) -> None:
         self._drawn.set()
@@ -317,6 +379,8 @@ def _rows_taken(line: str, columns: int) -> int:
 
 
 _MAX_INPUT_ROWS: Final = 8
+_MAX_PASTED: Final = 800
+"""A longer text would hide the line it is pasted into."""
 _ROWS_BELOW: Final = 6
 """Kept free below what goes on."""
 
@@ -438,7 +502,7 @@ def input_bindings(screen: Screen) -> KeyBindings:
         elif screen.keyboard.held and not screen.keyboard.deliberate:  # it belongs to what was typed at the question
             if not screen.keyboard.came_alone:
                 draft.insert_text("\n")
-        elif adapter.line(draft.text):
+        elif adapter.line(screen.whole_draft):
             screen.clear_draft()
             screen.keyboard.line_left()
 
@@ -452,7 +516,8 @@ def input_bindings(screen: Screen) -> KeyBindings:
     keys.add("tab", filter=~is_searching)(lambda _: _complete(screen))
     keys.add("c-l", filter=asked)(lambda _: adapter.show_question())
     keys.add("c-l", filter=~asked)(lambda _: screen.clear_screen())
-    keys.add("c-u", filter=asked & ~is_searching)(lambda event: _clear_whole(screen, event.app.clipboard))
+    keys.add("c-u", filter=~is_searching)(lambda event: _clear_whole(screen, event.app.clipboard))
+    keys.add(Keys.BracketedPaste, filter=~is_searching)(lambda event: screen.paste(_line_ends(event.data)))
     keys.add("s-tab", filter=asked)(lambda _: screen.keyboard.line_left())
     keys.add("s-tab", filter=~asked & ~is_searching)(lambda _: adapter.next_mode())
     keys.add("c-o")(lambda _: adapter.show_folded())
@@ -462,8 +527,10 @@ def input_bindings(screen: Screen) -> KeyBindings:
 
 def _clear_whole(screen: Screen, clipboard: Any) -> None:
     """Every line of the draft, wherever the cursor is: a question waits for that. Ctrl+Y brings it back."""
-    clipboard.set_text(screen.draft.text)
-    screen.clear_draft()
+    if screen.draft.text:
+        clipboard.set_text(screen.whole_draft)
+        screen.draft.text = ""  # the history stays at hand
+    screen.clear_marks()
 
 
 def _complete(screen: Screen) -> None:

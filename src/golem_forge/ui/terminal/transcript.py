@@ -14,11 +14,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from io import StringIO
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from golem_forge.core.regex import regex
 from golem_forge.events.envelope import Event
-from golem_forge.ui.render.lines import width_of, wrapped_lines
+from golem_forge.ui.render.lines import Line, width_of, wrapped_lines
+from golem_forge.ui.render.results import text_body
 from golem_forge.ui.terminal.folding import CallFolds
 from golem_forge.ui.terminal.status import Activity
 from golem_forge.ui.terminal.tty import StyledLine, ansi, safe_prose, safe_text
@@ -50,6 +51,10 @@ class Transcript:
         self._last_worker = ""
         self.names: dict[str, str] = {}
         """Sub-workers by id."""
+
+    @property
+    def width(self) -> int:
+        return self._width()
 
     @property
     def streaming(self) -> bool:
@@ -188,6 +193,8 @@ class EventRenderer:
         self._say = say
         self._folds = folds
         formatter.answers = folds.answers
+        formatter.display.brief = True
+        formatter.display.pretty = lambda text, view, language: pretty_lines(text, view, language, transcript.width)
         self._sent: deque[str] = deque(maxlen=20)
         self.follows = False
         """The session runs elsewhere: what is typed here does not end its words."""
@@ -231,11 +238,13 @@ class EventRenderer:
         kind, wire = event.type, event.wire
         if kind == "toolStarted":
             self._transcript.finish_of(event.worker_id)
+            self._folds.started(wire, event.worker_id)
             self._activity.started(wire, self._transcript.names.get(event.worker_id, ""))
         elif kind == "toolResult":
             self._activity.ended(str(wire["toolCallId"]))
         elif kind == "workerUpdate" and wire["depth"] > 0:
             self._transcript.names[str(wire["workerId"])] = str(wire["name"])
+            self._folds.worker_came(str(wire.get("parentId") or ""))
         elif kind == "sessionEnd" or (kind in ("interrupt", "inputPrompt") and not self.follows):
             self._transcript.finish_all()
 
@@ -346,6 +355,38 @@ def render_markdown(text: str, width: int, *, colour: bool) -> str:
     )
     console.print(_markdown(shown))
     return "\n".join(line.rstrip(" ") for line in out.getvalue().split("\n")).strip("\n") + "\n"
+
+
+_COLOURS: Final = ("red", "green", "yellow", "blue", "magenta", "cyan")
+
+
+def pretty_lines(text: str, view: str, language: str, width: int) -> list[Line]:
+    """Text that a tool wants to be shown as `markdown` or as `code`. Too much of it is shown as it is, cut."""
+    shown = safe_prose(text)
+    if len(shown) > _MAX_MARKDOWN:
+        return text_body(text, "code" if view == "code" else "")
+    from rich.console import Console
+    from rich.syntax import Syntax
+
+    console = Console(width=max(width - 4, 10), color_system="standard", force_terminal=True, legacy_windows=False)
+    if view == "code":
+        what: Any = Syntax(shown, language or "text", theme="ansi_dark", background_color="default", word_wrap=True)
+    else:
+        what = _markdown(shown)
+    rows = console.render_lines(what, pad=False)
+    lines: list[StyledLine] = [[(_style_of(part.style), part.text) for part in row if part.text] for row in rows]
+    while lines and not "".join(text for _, text in lines[-1]).strip():
+        lines.pop()
+    return cast("list[Line]", [line or [("", "")] for line in lines])
+
+
+def _style_of(style: Any) -> str:
+    """A style of rich in the words of the terminal."""
+    if style is None:
+        return ""
+    words = [name for name in ("bold", "dim", "italic") if getattr(style, name)]
+    colour = style.color.name.removeprefix("bright_") if style.color is not None else ""
+    return " ".join([*words, *([colour] if colour in _COLOURS else [])])
 
 
 def _markdown(text: str) -> Any:

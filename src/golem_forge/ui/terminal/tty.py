@@ -35,6 +35,7 @@ _CODES: Final = {
     "green": "32",
     "yellow": "33",
     "blue": "34",
+    "magenta": "35",
     "cyan": "36",
 }
 _MEANINGS: Final = {

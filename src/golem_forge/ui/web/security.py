@@ -261,7 +261,7 @@ class LoginStore:
         """Hash → until when."""
         self._logins: dict[str, _Login] = {}
         """By the hash of the cookie."""
-        self._failures: deque[float] = deque(maxlen=_MAX_FAILURES)
+        self._failures: dict[str, deque[float]] = {}
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(32)
@@ -279,8 +279,8 @@ class LoginStore:
         self._count_failure()
         return None
 
-    def _enter(self, cookie: str, token_hash: str = "") -> str:
-        self._add(secret_hash(cookie), token_hash, COOKIE_SECONDS)
+    def _enter(self, cookie: str, token_hash: str = "", seconds: float = COOKIE_SECONDS) -> str:
+        self._add(secret_hash(cookie), token_hash, min(seconds, COOKIE_SECONDS))
         return cookie
 
     def _add(self, cookie_hash: str, token_hash: str, seconds: float) -> None:
@@ -289,11 +289,12 @@ class LoginStore:
         if len(self._logins) > _MAX_COOKIES:
             self._end(next(iter(self._logins)))
 
-    def _count_failure(self) -> None:
-        now = self._clock()
-        if len(self._failures) == _MAX_FAILURES and now - self._failures[0] < _FAILURE_SECONDS:
-            raise ApiRefusal(429, _TOO_MANY_CODES)
-        self._failures.append(now)
+    def _count_failure(self, whose: str = "", problem: str = _TOO_MANY_CODES) -> None:
+        """`whose`: of each person they are counted apart."""
+        now, failures = self._clock(), self._failures.setdefault(whose, deque(maxlen=_MAX_FAILURES))
+        if len(failures) == _MAX_FAILURES and now - failures[0] < _FAILURE_SECONDS:
+            raise ApiRefusal(429, problem)
+        failures.append(now)
 
     def knows(self, cookie: str) -> bool:
         return self.seconds_left(cookie) > 0
@@ -339,10 +340,11 @@ class LoginStore:
         cookie = self.cookie_of(scope)
         return self._logins[secret_hash(cookie)].actions if cookie is not None else ActionLimit(self._clock)
 
-    def set_cookie(self, request: Request, answer: Response, cookie: str) -> None:
+    def set_cookie(self, request: Request, answer: Response, cookie: str, *, secure: bool = False) -> None:
         # Only the browser itself says truthfully by which scheme it came; X-Forwarded-Proto anybody can write.
-        secure = "; Secure" if request.headers.get("origin", "").startswith("https://") else ""
-        answer.headers.append("set-cookie", _cookie_header(request, cookie, COOKIE_SECONDS) + secure)
+        secure = secure or request.headers.get("origin", "").startswith("https://")
+        kept = _cookie_header(request, cookie, COOKIE_SECONDS)
+        answer.headers.append("set-cookie", kept + ("; Secure" if secure else ""))
 
     def drop_cookie(self, request: Request, answer: Response) -> None:
         if (cookie := self.cookie_of(request.scope)) is not None:

@@ -25,13 +25,15 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.config.program import program_root
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line, shorten
 from golem_forge.net.guard import Message, Receive, Scope, Send, header_values, secret_hash
@@ -44,6 +46,7 @@ from golem_forge.storage.private_file import (
     wait_for_lock,
     write_private,
 )
+from golem_forge.team.accounts import SIGNED_IN
 from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.live import LIVE_CHANNEL
 from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, all_people, find_person, token_hash
@@ -71,6 +74,9 @@ _MAX_LOGINS: Final = 8
 _MAX_FILE_BYTES: Final = 1 << 18
 _HASHES: Final = regex("[0-9a-f]{128}")
 NO_SUCH_SESSION: Final = ApiRefusal(404, "There is no such session; the list of sessions shows all.")
+_TOO_MANY_TOKENS: Final = (
+    "Too many tokens that are not valid; wait a minute, or ask an admin of the team for a new one."
+)
 _log = logging.getLogger(__name__)
 _NO_PERSON: Final = GuardRefusal(
     401,
@@ -156,7 +162,7 @@ class TeamLogin(LoginStore):
             if self._file is None:
                 return
             logins = ((known, each.token_hash, each.until) for known, each in dict(self._logins).items())
-            lasting = [(known, token, until) for known, token, until in logins if known != token]
+            lasting = [each for each in logins if each[0] != each[1] and not each[1].startswith(SIGNED_IN)]
             now = self._clock()
             try:
                 self._file.write((known, token, until + self._ahead) for known, token, until in lasting if until > now)
@@ -174,23 +180,42 @@ class TeamLogin(LoginStore):
         """None: people log in with their tokens."""
         return ""
 
-    def enter(self, hash: str) -> str:
-        """A cookie for the person whose token has this hash. Threat: somebody who logs in again and again would push
-        everybody else out; their own oldest login goes."""
+    def enter(self, hash: str, seconds: float = COOKIE_SECONDS) -> str:
+        """A cookie for the person whose token has this hash, and lasts so long. Threat: somebody who logs in again and
+        again would push everybody else out; their own oldest login goes."""
         own = [known for known, login in self._logins.items() if login.token_hash == hash != known]
         for known in own[: max(0, len(own) - _MAX_LOGINS + 1)]:
             self._end(known)
-        return self._enter(secrets.token_urlsafe(32), hash)
+        return self._enter(secrets.token_urlsafe(32), hash, seconds)
 
-    def refuse_token(self) -> None:
-        """Counts a wrong one. Refused (429) after too many."""
-        self._count_failure()
+    def has(self, cookie_hash: str) -> bool:
+        return cookie_hash in self._logins and self._logins[cookie_hash].until > self._clock()
 
-    def take_bearer(self, scope: Scope, token: str) -> None:
-        """The token of a program, which is good: its requests share one login, as those of a browser do."""
-        if not self.knows(token):
-            self._enter(token, secret_hash(token))
+    def is_watched(self, cookie_hash: str) -> bool:
+        """Whether a socket is open for this login."""
+        return cookie_hash in self._logins and bool(self._logins[cookie_hash].watching)
+
+    def end(self, cookie_hash: str) -> None:
+        """Its sockets are closed."""
+        if cookie_hash in self._logins:
+            self._end(cookie_hash)
+
+    def refuse_token(self, store: Store, door: str, hash: str, scope: Scope) -> None:
+        """In a thread: records a token that is not valid. Refused (429) after too many, those of each person who had
+        it counted apart: whoever sends many that nobody had hides nothing."""
+        whose = store.accounts.whose_was(hash) if hash else ""
+        self._count_failure(whose, _TOO_MANY_TOKENS)
+        client = scope.get("client")
+        store.accounts.refuse_login(whose, door, str(client[0]) if client else "")
+
+    def take_bearer(self, scope: Scope, token: str, seconds: float) -> bool:
+        """The token of a program, which is good: its requests share one login, as those of a browser do. True: this is
+        the first of them."""
+        is_first = not self.knows(token)
+        if is_first:
+            self._enter(token, secret_hash(token), seconds)
         scope[_BEARER] = token
+        return is_first
 
     def cookie_of(self, scope: Scope) -> str | None:
         return scope.get(_BEARER) or super().cookie_of(scope)
@@ -204,11 +229,32 @@ class TeamLogin(LoginStore):
             self._end(known)
 
 
+class ConfirmedLogins(Protocol):
+    """Of people who sign in elsewhere (`sign_in.SignIn`)."""
+
+    paths: frozenset[str]
+    """What goes without a login."""
+    shown: str
+    """Where they sign in."""
+
+    def is_confirmed(self, cookie: str) -> bool: ...
+    async def confirm(self, cookie: str) -> bool: ...
+
+
+def token_seconds(store: Store, person: Person) -> float:
+    """How long the token of this person lasts; in a thread."""
+    return max(person.expires - store.now(), 0.0) if person.expires else COOKIE_SECONDS
+
+
 class TeamGuard(RequestGuard):
-    def __init__(self, store: Store, *given: Any, **named: Any) -> None:
+    def __init__(self, store: Store, sign_in: ConfirmedLogins | None, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.store = store
+        self.sign_in = sign_in
         self.not_logged_in = _NO_PERSON
+        if sign_in is not None:
+            self._public |= sign_in.paths
+            self.not_logged_in = replace(_NO_PERSON, fields={**_NO_PERSON.fields, "signIn": sign_in.shown})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] in ("http", "websocket") and scope["path"] not in self._public:
@@ -219,6 +265,9 @@ class TeamGuard(RequestGuard):
                 complaints.tell("the people of the team cannot be looked up", error)
                 said = "The database of the team cannot be reached now. Try again; the log of the page says why."
                 await self._refuse(GuardRefusal(503, said), scope, receive, send)
+                return
+            except ApiRefusal as refused:
+                await self._refuse(GuardRefusal(refused.status, refused.problem.problem), scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
 
@@ -236,10 +285,18 @@ class TeamGuard(RequestGuard):
         if person is None:
             if cookie:
                 login.forget(cookie)
+            else:
+                await run_in_thread(lambda: login.refuse_token(self.store, API_DOOR, hash, scope))
             return
-        if token:
-            login.take_bearer(scope, token)
-        scope[PERSON] = PersonStore(self.store, hash, API_DOOR if token else PAGE_DOOR)
+        if token and login.take_bearer(scope, token, await run_in_thread(lambda: token_seconds(self.store, person))):
+            await run_in_thread(lambda: self.store.accounts.log_in(person.name, API_DOOR, "token"))
+        if not hash.startswith(SIGNED_IN):
+            scope[PERSON] = PersonStore(self.store, hash, API_DOOR if token else PAGE_DOOR)
+        elif cookie and self.sign_in is not None and await self.sign_in.confirm(cookie):
+            is_confirmed = partial(self.sign_in.is_confirmed, cookie)
+            scope[PERSON] = PersonStore(self.store, hash, PAGE_DOOR, is_confirmed)
+        elif cookie:
+            login.forget(cookie)
 
     async def _refuse(self, refusal: GuardRefusal, scope: Scope, receive: Receive, send: Send) -> None:
         async def none_read() -> Message:
@@ -255,7 +312,7 @@ class TeamRegistry(SessionRegistry):
         """`directory`: new sessions start there, or below."""
         super().__init__(home, directory)
         self.store = store
-        self._login = login
+        self.login = login
         self._place = Path(tempfile.mkdtemp(prefix="forge-team-"))
         self._stored: dict[str, TeamSession] = {}
         self._rings: Rings | None = None
@@ -308,7 +365,7 @@ class TeamRegistry(SessionRegistry):
             people = await run_in_thread(lambda: all_people(self.store))
             known, self._people_known = self._people_known, people
             lost = {token for token, now in people.items() if token in known and _lost_some(known[token], now)}
-            self._login.keep_only(people.keys() - lost)
+            self.login.keep_only(people.keys() - lost)
 
     # ---- sessions
 

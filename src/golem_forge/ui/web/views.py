@@ -25,17 +25,22 @@ from golem_forge.core.text import shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.serialization import encode_json
 from golem_forge.tools.results import display_hints
+from golem_forge.ui.render.calls import call_subject
 from golem_forge.ui.render.card import card_view
 from golem_forge.ui.render.lines import as_json, change_counts, content_diff, count_changes, plain_text, to_text
 from golem_forge.ui.render.results import (
+    ON_THE_CARD,
     content_of,
     duration_text,
     failure_lines,
     file_name,
+    found_lines,
     is_table,
     leftovers_of,
     limit_notes,
+    short_summary,
     summary_of,
+    worker_words,
 )
 from golem_forge.ui.web.markdown import highlight, language_name, language_of_file, to_html
 
@@ -204,7 +209,8 @@ Fields = Mapping[str, Any]
 
 
 def result_view(data: Fields) -> View:
-    """`summary`, `took`, `form` and what belongs to it, `collapsed`, `maxHeight`, `cut`, `notes`, `leftovers`."""
+    """`subject`, `summary`, `took`, `form` and what belongs to it, `collapsed`, `hinted`, `maxHeight`, `cut`, `notes`,
+    `leftovers`."""
     about, _ = bounded_json(dict(data), _META_LIMITS)  # small: everything about the call is told by this copy
     value = data.get("value")
     value = value if isinstance(value, Mapping) else {} if value is None else {"content": value}
@@ -214,13 +220,16 @@ def result_view(data: Fields) -> View:
     view = hints.get("preferredView", "")
     body = {"form": "hidden"} if view == "hidden" else _body(value, view, hints.get("language", ""))
     height = hints.get("maxHeight")
+    subject = call_subject(about.get("toolName"), about.get("args"))
     return {
-        "summary": _summary(about, small, body),
+        "subject": "" if small.get("kind") in ON_THE_CARD and about.get("status") == "success" else subject,
+        "summary": _summary(about, small, body, subject),
         "kind": small["kind"] if is_valid_kind(small.get("kind")) else "",
         "took": duration_text(about),
         "cut": False,
         **body,
         "collapsed": bool(hints.get("collapsed")),
+        "hinted": bool(view),
         "maxHeight": max(1, int(min(height, 10_000))) if height is not None else None,
         "notes": [note.strip() for note in plain_text(limit_notes(about)).splitlines()],
         "leftovers": [{"severity": severity.value, "text": text} for severity, text in leftovers_of(about)],
@@ -338,6 +347,21 @@ def _files_view(value: Fields) -> View | None:
     return {"form": "files", "files": shown, "count": count, "cut": len(files) > MAX_ITEMS}
 
 
+def _search_view(value: Fields) -> View | None:
+    found = value.get("matches") if isinstance(value.get("matches"), (list, tuple)) else value.get("files")
+    if not isinstance(found, (list, tuple)):
+        return None
+    return _text_view("".join(plain_text(found_lines(value)))) if found else _text_view("")
+
+
+def _worker_view(value: Fields) -> View | None:
+    words = worker_words(value)
+    if words is None:
+        return None
+    shown, cut = shorten_middle(words, MAX_TEXT)
+    return {"form": "markdown", "html": to_html(shown), "cut": cut}
+
+
 def _exec_view(value: Fields) -> View | None:
     parts: list[View] = []
     cut = False
@@ -369,6 +393,8 @@ _KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
     "patch.result": lambda value: diff_view(value["diff"]) if isinstance(value.get("diff"), str) else None,
     "file_content": _file_view,
     "file_list": _files_view,
+    "search.result": _search_view,
+    "json": _worker_view,
     "exec.result": _exec_view,
     "tool.output": _exec_view,
     "tool.created": lambda _: _text_view(""),  # its summary has said it
@@ -379,14 +405,14 @@ _KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
 """Kind → its view; None: the value is not what the kind promises, and is shown like any other."""
 
 
-def _summary(about: Fields, value: Fields, body: View) -> str:
-    """What stands behind the tool's name: how it failed, or what its value says of itself."""
+def _summary(about: Fields, value: Fields, body: View, subject: str) -> str:
+    """What stands behind the tool's name and `subject`: how it failed, or what came out of it."""
     if told := plain_text(failure_lines(about)).strip():
         return told.split(" - ", 1)[-1]
     if value.get("kind") == "diff" and body["form"] == "diff" and not value.get("summary"):
         counts = change_counts(body["added"], body["removed"]) if body["diff"] or body["added"] else "no changes"
         return f"{body['path']} {'new file' if value.get('isNew') else counts}"
-    return summary_of(value)
+    return (short_summary(about, value) if subject else "") or summary_of(value)
 
 
 def _cut_middle_lines(diff: str) -> tuple[str, bool]:
@@ -462,7 +488,13 @@ def _approval_view(data: Fields) -> View:
     return {"cut": cut, "card": card}
 
 
+def _started_view(data: Fields) -> View:
+    about, _ = bounded_json(dict(data), _META_LIMITS)
+    return {"subject": call_subject(about.get("toolName"), about.get("args"))}
+
+
 _VIEWS: Final[Mapping[str, Callable[[Fields], View]]] = {
+    "toolStarted": _started_view,
     "message": _message_view,
     "toolResult": result_view,
     "diffContent": _diff_content_view,

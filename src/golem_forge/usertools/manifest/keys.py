@@ -17,6 +17,7 @@ from golem_forge.config.mcp_spec import split_port
 from golem_forge.config.sandbox_block import variable_problem
 from golem_forge.config.schema import Check, MappingSchema, check_keys, flag
 from golem_forge.config.yaml_reader import PlainText, YamlPath
+from golem_forge.core.host_groups import named_group
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.policy.rules.globs import normal_host
@@ -272,8 +273,10 @@ def _host(value: Any, path: YamlPath, problems: ManifestProblems) -> str:
 
 
 def _normal_host_and_port(declared: str) -> str:
-    """A declared `host` or `host:port` as `net` effects write it: an IPv6 address stands in brackets. ValueError with
-    the reason for anything else."""
+    """A declared `host` or `host:port` as `net` effects write it: an IPv6 address stands in brackets. A group of hosts
+    stays its name. ValueError with the reason for anything else."""
+    if named_group(declared) is not None:
+        return declared
     if "*" in declared:
         raise ValueError("names one host; patterns belong in rules")
     if "://" in declared:

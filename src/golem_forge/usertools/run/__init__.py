@@ -26,6 +26,7 @@ from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, Redactor, classify_name
+from golem_forge.policy.rules.globs import is_mirror
 from golem_forge.sandbox.undo.coverage import UncoveredPath
 from golem_forge.sandbox.walls.model import HostGrant, Job, StartDirectory, Streams
 from golem_forge.sandbox.walls.walls import WalledChild
@@ -144,7 +145,8 @@ async def _job(run: ToolRun, call_server: CallServer | None, ctx: ToolContext) -
         timeout=run.timeout,
     )
     script = (program.script,) if program.kind is ProgramKind.PYTHON else ()
-    granted = (HostGrant(*host, private=ctx.host_rule(*host).private) for host in manifest_hosts(manifest))
+    hosts = manifest_hosts(manifest)
+    granted = (HostGrant(*host, private=ctx.host_rule(*host).private or is_mirror(*host)) for host in hosts)
     return Job(
         argv=(*program.argv, *script, *run.input.argv),
         cwd=f"/{run.access.sandbox.default_zone}" if run.access.sandbox.default_zone else "",

@@ -21,7 +21,7 @@ from golem_forge.core.decisions import Status, Verdict, strictest
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.containment import path_reasons, process_reasons, walls_reason
-from golem_forge.policy.rules.globs import host_and_port
+from golem_forge.policy.rules.globs import expand_groups, host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
@@ -232,10 +232,11 @@ def is_read_only(manifest: ToolManifest, access: ToolAccess) -> bool:
 
 
 def manifest_hosts(manifest: ToolManifest) -> tuple[tuple[str, int], ...]:
-    """(host, port) for each host the manifest names."""
+    """(host, port) for each host the manifest names, by itself or in a group."""
     if isinstance(manifest.network, bool):
         return ()
-    found = (host_and_port(text) or host_and_port(f"{text}:{_HTTPS_PORT}") for text in manifest.network)
+    declared = expand_groups(manifest.network)
+    found = (host_and_port(text) or host_and_port(f"{text}:{_HTTPS_PORT}") for text in declared)
     return tuple(dict.fromkeys(each for each in found if each is not None))
 
 

@@ -30,6 +30,7 @@ from golem_forge.core.text import display_path
 from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.events.journal_files import SessionNotFound, is_locked, journal_path, sessions_dir
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.search.grep_files import zone_files
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.session_registry import StartRequest
@@ -162,6 +163,26 @@ async def get_session(call: ApiCall) -> SessionRow:
     if isinstance(session, LiveSession):
         return _row_of_live(session)
     raise _no_such_session()
+
+
+class FileNames(ApiModel, title="FileNames"):
+    files: list[str]
+    """As the session writes them: `/workspace/src/cart.py`."""
+
+
+@operation("GET", "/api/sessions/{id}/files", "list_zone_files", tag="sessions")
+async def list_zone_files(subject: RequestedSession) -> FileNames:
+    """The files that `@` offers: those a search of the session's worker would look at. Empty where it does not run."""
+    runtime = subject.runtime
+    sandbox = runtime.path.sandbox if runtime is not None else None
+    if runtime is None or sandbox is None:
+        return FileNames(files=[])
+    found = await zone_files(sandbox, runtime.path.path_rules(), _MOST_FILES, _LISTING_S)
+    return FileNames.model_validate(subject.redact({"files": found}))
+
+
+_MOST_FILES: Final = 5000
+_LISTING_S: Final = 5.0
 
 
 class SessionTitle(ApiModel, title="SessionTitle"):

@@ -22,6 +22,7 @@ from pydantic import Field, SecretStr
 from golem_forge.agent.in_force import effective_config, is_untrusted
 from golem_forge.agent.model import setup
 from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.local_servers import find_local_servers
 from golem_forge.agent.model.selection import NO_SETTINGS, split_model
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
@@ -226,7 +227,7 @@ async def show_models(call: ApiCall) -> ModelSetup:
     states = await run_in_thread(
         lambda: setup.provider_states(setup.person_settings(home), os.environ, ModelKeys(home))
     )
-    local = await run_in_thread(setup.find_local_servers)
+    local = await run_in_thread(find_local_servers)
     return ModelSetup(
         providers=[
             ProviderShown(
@@ -270,7 +271,7 @@ async def _choice(body: ModelSource) -> setup.ModelChoice:
     """Refused (422): an address at which Forge found no local server; (429): too many."""
     _count_try()
     if body.address:
-        local = await run_in_thread(setup.find_local_servers)
+        local = await run_in_thread(find_local_servers)
         if (body.provider, body.address) not in {(each.provider, each.base_url) for each in local}:
             raise ApiRefusal(422, "No model server was found there.", {"address": "not a local server that was found"})
     return setup.ModelChoice(provider=body.provider, base_url=body.address, key=body.key.get_secret_value())

@@ -22,7 +22,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.net.listen import AllowedHosts
 from golem_forge.team.changes import MOST_SENT, changes_to_json
 from golem_forge.team.database import StoreUnavailable, TeamError
-from golem_forge.team.people import PersonStore, Role, find_person, token_hash
+from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role, find_person, token_hash
 from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.session_workspace import read_changes
@@ -39,9 +39,10 @@ from golem_forge.ui.web.app import make_app
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LoginStore, RequestGuard, cookie_name
 from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
+from golem_forge.ui.web.sign_in import BEGIN, CALLBACK, SignIn
 from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
-from golem_forge.ui.web.team import TeamGuard, TeamRegistry, serve_team_socket, token_of
+from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_of, token_seconds
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _WRONG_TOKEN: Final = "This token is not valid (any more). Ask an admin of the team for another one."
@@ -85,10 +86,12 @@ async def log_in(call: ApiCall, body: LoginCode) -> Response:
     store = _registry(call).store
     person = await run_in_thread(lambda: find_person(store, hash) if hash else None)
     if person is None:
-        login.refuse_token()
+        await run_in_thread(lambda: login.refuse_token(store, PAGE_DOOR, hash, call.request.scope))
         raise ApiRefusal(401, _WRONG_TOKEN)
+    await run_in_thread(lambda: store.accounts.log_in(person.name, PAGE_DOOR, "token"))
+    seconds = await run_in_thread(lambda: token_seconds(store, person))
     answer = Response(status_code=204)
-    login.set_cookie(call.request, answer, login.enter(hash))
+    login.set_cookie(call.request, answer, login.enter(hash, seconds))
     await run_in_thread(login.save)
     return answer
 
@@ -544,10 +547,19 @@ async def team_runners(call: ApiCall) -> Rows:
 # ---- people
 
 
+_Expiry = Annotated[float, Field(ge=0, le=36_500 * 86400.0)]
+"""Seconds until a token stops working; 0: never."""
+
+
 class NewPerson(ApiModel, title="TeamNewPerson"):
     name: _ShortText
     role: Literal["none", "viewer", "operator", "admin"] = "viewer"
     """In all projects."""
+    expires_in: _Expiry = TOKEN_LASTS_S
+
+
+class NewToken(ApiModel, title="TeamNewToken"):
+    expires_in: _Expiry = TOKEN_LASTS_S
 
 
 class PersonToken(ApiModel, title="TeamPersonToken"):
@@ -559,18 +571,33 @@ class PersonToken(ApiModel, title="TeamPersonToken"):
 
 @operation("GET", "/api/team/people", "team_people", tag="team")
 async def team_people(call: ApiCall) -> Rows:
-    """Everybody with their role, for admins."""
+    """Everybody with their role, when their token expires (0: never) or where they sign in, for admins."""
     who = _who(call)
     rows = await run_in_thread(who.people)
-    return Rows(rows=[{name: each[name] for name in ("name", "role", "created")} for each in rows], now=0)
+    shown = ("name", "role", "created", "expires", "issuer")
+    return Rows(rows=[{name: each[name] for name in shown} for each in rows], now=0)
 
 
 @operation("POST", "/api/team/people", "team_add_person", tag="team", status=201)
 async def team_add_person(call: ApiCall, body: NewPerson) -> PersonToken:
     """A new person, for admins; gives the token, once."""
     who = _who(call)
-    token = await run_in_thread(lambda: who.new_person(body.name, Role(body.role)))
+    token = await run_in_thread(lambda: who.new_person(body.name, Role(body.role), body.expires_in))
     return PersonToken(name=body.name, role=body.role, token=token)
+
+
+@operation("POST", "/api/team/people/{name}/token", "team_rotate_token", tag="team", status=201)
+async def team_rotate_token(call: ApiCall, body: NewToken) -> PersonToken:
+    """A new token of a person, for admins; the old one stops working at once."""
+    who, name = _who(call), call.path["name"]
+    return PersonToken(name=name, role="", token=await run_in_thread(lambda: who.rotate_token(name, body.expires_in)))
+
+
+@operation("POST", "/api/team/people/{name}/restore", "team_restore_person", tag="team")
+async def team_restore_person(call: ApiCall) -> None:
+    """Lets somebody in again who signs in with OpenID Connect and was removed, for admins."""
+    who, name = _who(call), call.path["name"]
+    await run_in_thread(lambda: who.restore_person(name))
 
 
 @operation("DELETE", "/api/team/people/{name}", "team_remove_person", tag="team")
@@ -585,6 +612,31 @@ async def team_refusals(call: ApiCall) -> Rows:
     """Who tried what their role does not allow, for admins; newest first."""
     who = _who(call)
     return Rows(rows=await run_in_thread(who.refusals), now=0)
+
+
+class AuditQuery(ApiModel, title="TeamAuditQuery"):
+    after: Annotated[int, Field(ge=0, le=(1 << 53) - 1)] = 0
+    since: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)] = 0.0
+    program: _ShortText = ""
+
+
+class AuditPage(ApiModel, title="TeamAuditPage"):
+    rows: list[dict[str, Any]]
+    begin: tuple[int, str]
+    """Number and hash of the record before the first that is kept."""
+
+
+@operation("GET", "/api/team/audit", "team_audit", tag="team")
+async def team_audit(call: ApiCall, query: AuditQuery) -> AuditPage:
+    """Records of the audit after a number, for admins, in their order."""
+    who = _who(call)
+
+    def read() -> AuditPage:
+        begin = who.audit_begin()
+        rows = who.audit(after=query.after, since=query.since, program=query.program)
+        return AuditPage(rows=[each.to_dict() for each in rows], begin=(begin.n, begin.hash))
+
+    return await run_in_thread(read)
 
 
 # ---- projects
@@ -770,13 +822,32 @@ def team_operations() -> tuple[Operation, ...]:
     return (*declared, *shared)
 
 
-def team_app(registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts) -> RequestGuard:
+def sign_in_operations(sign_in: SignIn) -> tuple[Operation, ...]:
+    """For browsers, on their way to the provider and back."""
+
+    async def begin_sign_in(call: ApiCall) -> Response:
+        """Sends the browser to the sign-in provider."""
+        return await sign_in.begin(call.request)
+
+    async def complete_sign_in(call: ApiCall) -> Response:
+        """The provider sends the browser back to here."""
+        return await sign_in.complete(call.request)
+
+    return (
+        operation("GET", BEGIN, "begin_sign_in", tag="login", status=302)(begin_sign_in),
+        operation("GET", CALLBACK, "complete_sign_in", tag="login", status=302)(complete_sign_in),
+    )
+
+
+def team_app(
+    registry: SessionRegistry, *, login: LoginStore, hosts: AllowedHosts, sign_in: SignIn | None = None
+) -> RequestGuard:
     assert isinstance(registry, TeamRegistry)
     return make_app(
         registry,
         login=login,
         hosts=hosts,
-        operations=team_operations(),
+        operations=team_operations() + (sign_in_operations(sign_in) if sign_in is not None else ()),
         socket=serve_team_socket,
-        guard=lambda *given, **named: TeamGuard(registry.store, *given, **named),
+        guard=lambda *given, **named: TeamGuard(registry.store, sign_in, *given, **named),
     )

@@ -50,6 +50,18 @@ export const shortArguments = (args) => {
   return shown.join(" ") + (all.length > 6 ? " …" : "");
 };
 
+const MODES = {
+  interactive: "Asks before changes",
+  contained: "Works on its own inside",
+  plan: "Reads and proposes",
+  strict: "Asks before everything",
+  auto_deny: "Denies what would ask",
+  approve_all: "Asks nothing",
+};
+
+/** An approval mode in words. */
+export const modeWords = (mode) => MODES[mode] ?? `approval ${oneLine(mode)}`;
+
 /** `$0.0123`, `local` where the models ran on this machine, or that nobody knows. */
 export const cost = (dollars, prices = "") => {
   if (typeof dollars !== "number" || !Number.isFinite(dollars)) return "unknown";

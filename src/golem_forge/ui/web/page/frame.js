@@ -5,7 +5,7 @@
 
 import * as api from "./api.js";
 import { el, h, icon, part, replace, say } from "./dom.js";
-import { cost, moment, oneLine, percent, shortArguments } from "./format.js";
+import { cost, modeWords, moment, oneLine, percent, shortened } from "./format.js";
 import { address } from "./router.js";
 import { Panel } from "./panel.js";
 import { setTheme, theme, THEMES } from "./theme.js";
@@ -100,7 +100,7 @@ const pickMode = async (open) => {
     const row = ({ mode, meaning }) =>
       el("li",
         h("button.row", { "aria-current": mode === approvalMode ? "true" : null, on: { click: () => choose(mode) } },
-          el("span", el("strong.mono", oneLine(mode)), el("span.dim.small", ` ${oneLine(meaning)}`)),
+          el("span", el("strong", modeWords(mode)), el("span.dim.small", ` ${oneLine(meaning)} `), el("code.dim.small", oneLine(mode))),
         ),
       );
     replace(list, modes.filter(({ mode }) => mode !== "approve_all" || mode === approvalMode).map(row));
@@ -111,26 +111,31 @@ const pickMode = async (open) => {
 };
 
 /* The line below everything, as the terminal has it: approval mode, context, cost, walls. */
-const drawFoot = (place, open) => {
+/** @param {boolean} panelShown what the panel shows stands there alone */
+const drawFoot = (place, open, panelShown) => {
   const { session, context, usage, walls } = open.store.standing;
   const spent = usage?.session?.cost;
   const mode = session ? open.budget.mode || session.approvalMode : "";
   const mayChoose = open.session.answerable && !open.store.standing.ended && open.desk.me.team !== true;
   const words = [
     open.row?.person ? `started by ${oneLine(open.row.person)}` : "",
-    mode ? `approval ${oneLine(mode)}` : "",
-    context?.tokenLimit ? `context ${percent(context.tokensUsed, context.tokenLimit)}` : "",
-    typeof spent === "number" ? cost(spent, usage.session.prices) : "",
-    walls ? `walls ${walls.level}${walls.exits?.length ? ", open in places" : ""}` : "",
+    mode ? modeWords(mode) : "",
+    ...(panelShown
+      ? [] // it has them
+      : [
+          context?.tokenLimit ? `context ${percent(context.tokensUsed, context.tokenLimit)}` : "",
+          typeof spent === "number" ? cost(spent, usage.session.prices) : "",
+          walls ? `walls ${walls.level}${walls.exits?.length ? ", open in places" : ""}` : "",
+        ]),
   ].filter(Boolean);
   const drawn = `${mayChoose} ${open.id} ${words.join()}`;
   if (place.dataset.words === drawn) return;
   place.dataset.words = drawn;
   const shown = (one) =>
-    mayChoose && one === `approval ${oneLine(mode)}`
+    mayChoose && one === modeWords(mode)
       ? el("span",
           h("button.link.foot-mode",
-            { "aria-label": `Approval mode: ${mode}. Choose another one`, on: { click: () => pickMode(open) } },
+            { "aria-label": `Approval mode: ${modeWords(mode)}. Choose another one`, on: { click: () => pickMode(open) } },
             one,
           ),
         )
@@ -300,6 +305,7 @@ const showInbox = (rows, go, here) => {
   dialog.showModal();
 };
 
+const LONGEST_TITLE = 80;
 const INBOX_MS = 4000;
 const TEAM_INBOX_MS = 2000;
 const NAMES = { chat: "Chat", tools: "Tools", sessions: "Sessions", settings: "Settings", replay: "Replay" };
@@ -314,6 +320,66 @@ const SIGNED_OUT =
 
 const TEAM_SIGNED_OUT =
   "You are no longer logged in: your token was removed, or twelve hours are over. Reload the page to log in again.";
+
+/* The sessions beside the conversation, on wide screens: the last ones, to go from one to another. */
+const RECENT = 30;
+const RECENT_MS = 6000;
+const WIDE = "(min-width: 68.75rem)";
+
+class RecentSessions {
+  #rows = [];
+  #drawn = "";
+
+  /** @param {HTMLElement} node @param {import("./desk.js").Desk} desk */
+  constructor(node, desk) {
+    this.node = node;
+    this.desk = desk;
+    this.wide = matchMedia(WIDE);
+    this.wide.addEventListener("change", () => this.look());
+    window.setInterval(() => document.hidden || this.look(), RECENT_MS);
+  }
+
+  /** What is open has another title now. */
+  again() { this.#draw(this.#rows); }
+
+  titleOf(id) { return this.#rows.find((one) => one.id === id)?.title ?? ""; }
+
+  async look() {
+    if (!this.wide.matches || this.desk.me.team) return this.#draw([]);
+    const found = await api.get(`/api/sessions?limit=${RECENT}`).catch(() => null);
+    if (found) this.#draw(found.sessions);
+  }
+
+  #draw(rows) {
+    this.#rows = rows;
+    const here = this.desk.frame?.openId ?? "";
+    const named = this.desk.frame?.openTitle ?? "";
+    const drawn = JSON.stringify([here, named, rows.map(({ id, title, input, state, updated }) => [id, title, input, state, updated])]);
+    if (drawn === this.#drawn) return;
+    this.#drawn = drawn;
+    this.node.hidden = !rows.length;
+    document.body.dataset.recent = rows.length ? "shown" : "";
+    this.desk.frame?.changed();
+    const row = (one) =>
+      el("li",
+        h("a",
+          {
+            href: address("chat", one.id),
+            "aria-current": one.id === here ? "true" : null,
+            title: oneLine(one.directory ?? ""),
+          },
+          el("span.clamp",
+            shortened(oneLine(one.title || one.input) || (one.id === here && named) || "Nothing was said yet", LONGEST_TITLE),
+          ),
+          el("span.dim.small",
+            one.state === "live" ? "runs here" : moment(one.updated),
+            typeof one.cost === "number" ? ` · ${cost(one.cost, one.prices)}` : null,
+          ),
+        ),
+      );
+    replace(this.node, el("h2", "Sessions"), h("ul", { role: "list" }, rows.map(row)));
+  }
+}
 
 export class Frame {
   /** @type {import("./open_session.js").OpenSession | null} */
@@ -353,7 +419,8 @@ export class Frame {
       el("div.what", this.name, this.model, this.state),
       el("div.acts", this.who, this.waiting, this.themeButton, help, this.panelButton),
     );
-    this.panel = new Panel(part("panel"), this.panelButton, (area) => desk.go(area));
+    this.panel = new Panel(part("panel"), this.panelButton, (area) => desk.go(area), () => this.changed());
+    this.recent = new RecentSessions(part("recent"), desk);
     this.#drawTheme();
     if (desk.me.team) {
       this.who.hidden = false;
@@ -371,8 +438,18 @@ export class Frame {
     this.#elsewhere = this.#elsewhere.filter((one) => one.session !== open.id);
     this.#lost = "";
     this.panel.shows(open);
+    this.recent.look();
     this.changed();
   }
+
+  /** Its given title, else the first words that were said. */
+  #sessionTitle(open) {
+    const first = open.store.firstWords;
+    return shortened(oneLine(open.row?.title || this.recent.titleOf(open.id) || first), LONGEST_TITLE);
+  }
+
+  get openId() { return this.#open?.id ?? ""; }
+  get openTitle() { return this.#open ? this.#sessionTitle(this.#open) : ""; }
 
   shows(area) {
     this.#area = area;
@@ -439,11 +516,11 @@ export class Frame {
     const open = this.#open;
     const here = open?.session.answerable || this.desk.me.team ? (open?.store.openQuestions() ?? []) : [];
     return [
-      ...here.map(({ requestId, shown: { event } }) => ({
+      ...here.map(({ requestId, shown: { event, view } }) => ({
         session: open?.id ?? "",
         requestId,
         asks: event.data.tool ?? `${event.data.source}: ${event.data.title}`,
-        about: shortArguments(event.data.args),
+        about: oneLine(view?.card?.about ?? ""),
         risk: event.data.risk ?? "",
         since: event.ts,
       })),
@@ -487,7 +564,7 @@ export class Frame {
     drawBanners(part("banners"), this.#open, this.#lost);
     if (!open) return;
     const { store, session } = open;
-    say(this.name, oneLine(open.row?.title) || store.standing.session?.worker || "Forge");
+    say(this.name, this.#sessionTitle(open) || store.standing.session?.worker || "Forge");
     this.model.hidden = !store.standing.session;
     this.model.disabled = !session.answerable || store.standing.ended || this.desk.me.team === true;
     say(this.model, open.model || "no model");
@@ -497,13 +574,14 @@ export class Frame {
     this.state.dataset.state = away ? "away" : session.state;
     say(this.state, away ? AWAY[open.link.state] : (STATES[session.state] ?? session.state));
     this.panel.draw();
-    drawFoot(part("foot"), open);
+    this.recent.again();
+    drawFoot(part("foot"), open, !this.panel.node.hidden);
   }
 
   #drawTitle() {
     const open = this.#open;
     const count = this.#waiting().length;
-    const name = this.#pageTitle || open?.store.standing.session?.worker || "";
+    const name = this.#pageTitle || (open && this.#sessionTitle(open)) || open?.store.standing.session?.worker || "";
     document.title = `${count ? `(${count}) ` : ""}Forge${name ? ` – ${visible(name)}` : ""}`;
     this.waiting.hidden = !count;
     this.inboxCount.hidden = !count;

@@ -95,8 +95,27 @@ const login = async (before) => {
   }
 };
 
-/** On a team's page a person logs in with their token. @param {string} problem */
-const tokenForm = (problem) => {
+/** What the server says of a sign-in that failed, by its word in the address.
+ * @type {Record<string, string>} */
+const SIGN_IN_PROBLEMS = {
+  away: "The sign-in provider does not answer. Try again later, or log in with a token.",
+  refused: "The sign-in was not accepted. Try again; an admin finds the reason in the audit.",
+  removed: "You were removed from this team. Ask an admin to restore you.",
+  role: "None of your groups has a role in this team. Ask an admin.",
+  again: "This sign-in took too long, or began in another browser. Try again.",
+};
+
+/** Why the sign-in failed that this page comes from; "" if none did. */
+const signInProblem = () => {
+  const word = /^#sign-in=([a-z]+)$/.exec(location.hash)?.[1] ?? "";
+  if (word) history.replaceState(null, "", location.pathname);
+  return Object.hasOwn(SIGN_IN_PROBLEMS, word) ? SIGN_IN_PROBLEMS[word] : "";
+};
+
+/** On a team's page a person signs in at a provider, if the team has one, or logs in with their token.
+ * @param {string} problem
+ * @param {string | undefined} provider */
+const tokenForm = (problem, provider) => {
   const box = h("input.field-input", {
     id: "token", type: "password", name: "token", autocomplete: "current-password", spellcheck: "false", required: true,
   });
@@ -113,6 +132,7 @@ const tokenForm = (problem) => {
   };
   return el("div.lost",
     el("h1", "Log in"),
+    provider ? el("p", h("a.button.primary", { id: "sign-in", href: "/api/oidc/login" }, `Sign in at ${provider}`)) : null,
     h("form.token-form", { on: { submit } },
       h("label.field-label", { for: "token" }, "Your token"),
       box,
@@ -127,8 +147,8 @@ const explain = (failure, refused) => {
   const main = document.getElementById("main");
   if (!main) return;
   if (failure.status === 401 && failure.fields?.team) {
-    replace(main, tokenForm(refused));
-    document.getElementById("token")?.focus();
+    replace(main, tokenForm(refused || signInProblem(), failure.fields.signIn));
+    (document.getElementById("sign-in") ?? document.getElementById("token"))?.focus();
     return;
   }
   const signedOut = failure.status === 401;

@@ -3,7 +3,7 @@
    Beside the conversation on wide screens; a sheet over it on narrow ones, opened by its button, closed by Esc. */
 
 import { el, h, icon, replace } from "./dom.js";
-import { cost, oneLine, shortArguments, wholeNumber } from "./format.js";
+import { cost, oneLine, wholeNumber } from "./format.js";
 import { remember, remembered } from "./storage.js";
 import { meter } from "./widgets.js";
 
@@ -178,9 +178,9 @@ const waiting = (open) => {
   const questions = open.store.openQuestions();
   if (!questions.length) return null;
   const rows = questions.slice(0, MOST_QUESTIONS).map((one) => {
-    const { tool, args, risk, source, title } = one.shown.event.data;
+    const { tool, risk, source, title } = one.shown.event.data;
     return one.kind === "approval"
-      ? { id: one.requestId, name: String(tool), about: shortArguments(args), risk: String(risk) }
+      ? { id: one.requestId, name: String(tool), about: oneLine(one.shown.view?.card?.about ?? ""), risk: String(risk) }
       : { id: one.requestId, name: `${source}: ${title}`, about: "", risk: "" };
   });
   return {
@@ -257,9 +257,11 @@ export class Panel {
   /** What each section shows. Not in the document: arguments may hold characters that steer text. */
   #drawn = new Map();
 
-  /** @param {HTMLElement} node @param {HTMLElement} button @param {(where: string) => void} go */
-  constructor(node, button, go) {
+  /** @param {HTMLElement} node @param {HTMLElement} button @param {(where: string) => void} go
+   * @param {() => void} changed it was opened or closed */
+  constructor(node, button, go, changed = () => {}) {
     this.node = node;
+    this.changed = changed;
     this.button = button;
     this.go = go;
     /** @type {Record<string, HTMLElement>} */
@@ -340,5 +342,6 @@ export class Panel {
     document.body.dataset.panel = open ? "open" : "closed";
     this.button.setAttribute("aria-expanded", String(open));
     this.draw();
+    this.changed();
   }
 }

@@ -62,6 +62,12 @@ export class SessionStore {
     return worker && worker.depth > 0 ? String(worker.name ?? "") : "";
   }
 
+  /** The first words that a person said, as far as they are here. */
+  get firstWords() {
+    for (const item of this.items.values()) if (item.kind === "message" && item.role === "user") return String(item.text);
+    return "";
+  }
+
   workerDepth(id) {
     return Math.min(this.standing.workers.get(id)?.depth ?? 0, 6);
   }

@@ -137,7 +137,8 @@ const SECTIONS = {
       : null,
   standing: ({ rows }) => lines(rows),
   deadline: ({ text }) => el("p.card-expires", "Without an answer Forge denies it ", countdown(text), "."),
-  why: ({ text }) => el("p.card-why", el("span.fact-name", "why asked: "), oneLine(text)),
+  // a sentence stands for itself, as in the terminal
+  why: ({ text }) => el("p.card-why", /^[A-Z].*\.$/.test(text) ? null : el("span.fact-name", "why asked: "), oneLine(text)),
 };
 
 /** What the server left out of many rows stands among them as words. @param {Row | string} row @returns {Row} */

@@ -1,15 +1,15 @@
 /* One call of a tool, from its start to its result: a line that says what and how it went, and below it, when open,
    the arguments, the output as it comes, the result by its form, and why it was allowed.
 
-   Results of calls that went well begin closed where they are long, a sub-worker's, or answered on a card; failed
-   ones begin open. What the person opened or closed stays so. A name is what the catalog knows, a label what the
+   A call that went well is one line; one of the person, one whose tool says how to show it, and one that failed begin
+   open. What the person opened or closed stays so. A name is what the catalog knows, a label what the
    tool's author chose: they are told apart. */
 
 import { path } from "../api.js";
 import { changesNode } from "./changes.js";
 import { leftoversNode, linesIn, resultNode, resultWords } from "./results.js";
 import { el, h, replace, say, text } from "../dom.js";
-import { objects, oneLine, shortArguments, shortened, texts } from "../format.js";
+import { objects, oneLine, shortened, texts } from "../format.js";
 import { isObject, own, pretty } from "../forms/arguments.js";
 import { toolForm } from "../forms/tool_form.js";
 import { disclosed, literal, scrollBox } from "../widgets.js";
@@ -131,20 +131,17 @@ const stateOf = (item) => {
   return status === "success" ? "ok" : status === "approval_denied" || status === "skipped" ? "denied" : "fail";
 };
 
-/** Whether somebody read on a card what it would do, and answered. */
-const wasAnswered = (item) => item.result?.event.data.decision?.answeredBy === "person";
-
 /** Whether there is something to look at that a person would want to see at once. */
-const wantsOpen = (item, ctx) => {
+const wantsOpen = (item) => {
   const state = stateOf(item);
   if (state === "running") return Boolean(item.output?.stdout || item.output?.stderr || item.progress);
   if (state !== "ok") return state === "fail";
-  // What the person asked for themselves, and what was read while it ran, stays.
-  const stays = item.caller === "human" || item.output?.stdout || item.output?.stderr;
-  if (!stays && (wasAnswered(item) || ctx.store?.workerDepth?.(item.worker) > 0)) return false;
+  // One line a call; what the person asked for themselves, and what its tool wants to be seen, stays.
   const view = item.result.view ?? {};
   const lines = linesIn(view);
-  return !view.collapsed && view.form !== "hidden" && (view.form === "image" || (lines > 0 && lines <= SHORT));
+  if (view.collapsed || view.form === "hidden") return false;
+  if (view.form === "image") return true;
+  return (item.caller === "human" || view.hinted === true) && lines > 0 && lines <= SHORT;
 };
 
 /** @returns {{node: HTMLElement, update: (item: any) => void}} */
@@ -225,7 +222,7 @@ export const toolCard = (item, ctx) => {
     const found = item.result ? leftoversNode(item.result) : null;
     left.hidden = !found;
     replace(left, found);
-    const wanted = wantsOpen(item, ctx);
+    const wanted = wantsOpen(item);
     if (!touched && button.getAttribute("aria-expanded") !== String(wanted)) open(wanted);
     fill();
   };
@@ -237,16 +234,17 @@ export const toolCard = (item, ctx) => {
   return { node, update };
 };
 
-/** How it went; where that says nothing, what it was called with. @param {any} denied the question, where a person did */
+/** What it is about, and how it went. @param {any} denied the question, where a person did */
 const aboutWords = (item, denied) => {
   const went = item.result && !denied ? shortened(resultWords(item.result), LONGEST_SUMMARY) : "";
-  return !went || went.startsWith("(") ? `${shortArguments(item.args)} ${went}`.trim() : went;
+  const subject = oneLine(item.result?.view?.subject ?? item.subject ?? "");
+  return [subject, went.startsWith("(") && subject ? "" : went].filter(Boolean).join(" · ");
 };
 
 const tags = (item) => {
   const label = oneLine(item.label ?? "");
   return [
-    label && label !== item.name ? el("span.tool-label", `“${label}”`) : null,
+    label && label !== item.name && !item.subject ? el("span.tool-label", `“${label}”`) : null,
     item.caller && item.caller !== "llm"
       ? el("span.pill", item.caller === "human" ? "by you" : `by ${oneLine(item.caller)}`)
       : null,

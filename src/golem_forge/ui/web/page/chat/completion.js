@@ -1,5 +1,5 @@
 /* What is offered while a command is typed: commands, tools and prompts of servers, then the options of the one that
-   was named and their allowed values. As in the terminal, a prompt wins over a tool of its name.
+   was named and their allowed values; behind an `@` the files of the zones. As in the terminal, a prompt wins over a tool of its name.
 
    `offers(text, known)` takes the text before the cursor and gives where the word begins and the words that fit.
    Pure. */
@@ -61,19 +61,39 @@ export const isCommand = (line) => {
 const slash = (tool) => (OWN.has(tool.toLowerCase()) ? `/tool ${tool}` : `/${tool}`);
 
 /** @typedef {{value: string, hint: string}} Offer */
-/** @typedef {{tools: any[], prompts: any[], servers: string[], team?: boolean}} Known */
+/** @typedef {{tools: any[], prompts: any[], servers: string[], files?: string[], team?: boolean}} Known */
 
 const MOST = 50;
-const MODES = ["interactive", "contained", "strict", "auto_deny"];
+const MOST_FILES = 20;
+const MODES = ["interactive", "contained", "plan", "strict", "auto_deny"];
 const SECOND = { trace: LEVELS, rules: ["revoke"], mcp: ["reconnect"], mode: MODES };
 
 /** @param {string} before @param {Known} known @returns {{start: number, offers: Offer[]}} */
 export const offers = (before, known) => {
+  const mention = /(?:^|\s)@([^\s@"']*)$/.exec(before);
+  if (mention && !isCommand(before))
+    return { start: before.length - mention[1].length - 1, offers: filesFitting(mention[1], known.files ?? []) };
   if (!before.startsWith("/") || /["'\n]/.test(before)) return { start: 0, offers: [] };
   const start = before.lastIndexOf(" ") + 1;
   const word = before.slice(start);
   const words = before.slice(1, start).split(/\s+/).filter(Boolean);
   return { start, offers: fitting(word, start === 0 ? first(known) : later(words, known)).slice(0, MOST) };
+};
+
+/** Those whose path has the letters that were typed, in their order; the name counts before the folder. */
+const filesFitting = (typed, files) => {
+  const letters = typed.toLowerCase();
+  const has = (path) => {
+    let at = -1;
+    return [...letters].every((letter) => (at = path.indexOf(letter, at + 1)) >= 0);
+  };
+  const name = (path) => path.slice(path.lastIndexOf("/") + 1);
+  const rank = (path) => (name(path).startsWith(letters) ? 0 : name(path).includes(letters) ? 1 : 2);
+  return files.filter((path) => has(path.toLowerCase()))
+    .map((path) => ({ path, at: rank(path.toLowerCase()) }))
+    .sort((a, b) => a.at - b.at || a.path.length - b.path.length)
+    .slice(0, MOST_FILES)
+    .map(({ path }) => ({ value: /\s/.test(path) ? `"${path}"` : path, hint: "" }));
 };
 
 /** @param {Known} known @returns {Offer[]} */
@@ -120,10 +140,15 @@ const fitting = (word, all) => {
 
    Tools and servers the events tell. Prompts are asked for when a command is typed, and again once a server has
    changed: nobody pays for them who types none. */
+const LISTED_MS = 10_000;
+
 export class KnownNames {
   /** @type {any[]} `{name, description, fields}` */
   prompts = [];
+  /** What `@` offers: files by their paths in the zones. @type {string[]} */
+  files = [];
   #stale = true;
+  #listed = 0;
 
   constructor(ctx) {
     this.ctx = ctx;
@@ -136,6 +161,16 @@ export class KnownNames {
   get tools() { return this.team ? [] : this.ctx.store.standing.tools; }
   get team() { return this.ctx.me?.team === true; }
   get servers() { return [...this.ctx.store.standing.servers.keys()]; }
+
+  /** Asked when somebody types `@`, and not for each letter. @returns {Promise<boolean>} whether there are others now */
+  async lookForFiles() {
+    const { api, session } = this.ctx;
+    if (Date.now() - this.#listed < LISTED_MS || !session.answerable || this.team) return false;
+    this.#listed = Date.now();
+    const found = await api.get(api.path`/api/sessions/${session.id}/files`).catch(() => ({ files: [] }));
+    this.files = found.files;
+    return this.files.length > 0;
+  }
 
   /** @returns {Promise<boolean>} whether there is something new to offer */
   async look() {
@@ -169,7 +204,7 @@ export class OfferList {
     this.known = known;
     this.announce = announce;
     this.id = `offers-${++lists}`;
-    this.node = h("ul.completions", { id: this.id, role: "listbox", "aria-label": "Commands and tools", hidden: true });
+    this.node = h("ul.completions", { id: this.id, role: "listbox", "aria-label": "Commands, tools and files", hidden: true });
     box.setAttribute("aria-haspopup", "listbox");
     box.setAttribute("aria-autocomplete", "list");
     box.setAttribute("aria-controls", this.id);
@@ -181,7 +216,8 @@ export class OfferList {
   typed() {
     const { selectionStart, selectionEnd, value } = this.box;
     if (selectionStart !== selectionEnd) return this.close();
-    if (value.startsWith("/")) this.#look();
+    if (value.startsWith("/")) this.#look(() => this.known.look());
+    else if (/(?:^|\s)@/.test(value)) this.#look(() => this.known.lookForFiles());
     const found = offers(value.slice(0, selectionStart), this.known);
     if (!this.isOpen && found.offers.length)
       this.announce(`${found.offers.length} suggestions; arrow keys to choose, Tab to take`);
@@ -191,8 +227,8 @@ export class OfferList {
     this.#draw();
   }
 
-  async #look() {
-    if ((await this.known.look()) && document.activeElement === this.box) this.typed();
+  async #look(looked) {
+    if ((await looked()) && document.activeElement === this.box) this.typed();
   }
 
   /** @param {KeyboardEvent} event @returns {boolean} whether it was for the list */
@@ -211,9 +247,10 @@ export class OfferList {
     this.#draw();
   }
 
-  /** Enter sends a line that is a whole command already; it takes an offer where a command's name is half typed. */
+  /** Enter sends a line that is a whole command already; it takes an offer where a command's name is half typed, or a
+   * file's. */
   #isUnfinished() {
-    return this.#start === 0;
+    return this.#start === 0 || this.box.value[this.#start] === "@";
   }
 
   #move(by) {

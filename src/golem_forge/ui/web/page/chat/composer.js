@@ -152,7 +152,7 @@ const keepDraft = (session, text) =>
   remember(key(session), !text || text.length > MOST || isCommand(text) ? null : text, true);
 
 const MOST_ROWS = 10;
-const PLACEHOLDER = "Ask, or type / for commands";
+const PLACEHOLDER = "Ask, type / for commands, @ for files";
 const TEAM_PLACEHOLDER = "Write the next message";
 
 export class Composer {

@@ -5,7 +5,7 @@
    there is none. */
 
 import { el, h, replace } from "../dom.js";
-import { texts } from "../format.js";
+import { oneLine, texts } from "../format.js";
 import { modelSetup } from "./model_setup.js";
 
 /** What to ask for, and the tool without which nobody could do it. */
@@ -28,8 +28,9 @@ const MODES = {
   interactive: "It asks you before it changes something, unless a rule allows it.",
   strict: "It asks you before every call that has an effect.",
   contained: "It works on its own in this directory; it asks before anything leaves it or cannot be undone.",
+  plan: "It reads and proposes, and changes nothing until you say go.",
   auto_deny: "Forge denies every call that needs your approval.",
-  approve_all: "It asks nothing: the approval mode is approve_all.",
+  approve_all: "It asks nothing.",
 };
 const ACCESS = { rw: "reads and writes", ro: "reads" };
 
@@ -61,8 +62,20 @@ export const emptyState = (ctx, write) => {
   const chooser = modelSetup(ctx);
   const setup = h("div.model-setup", { hidden: true }, chooser.node);
   const greeting = el("h3.greeting");
-  const node = h("div.empty", { hidden: true }, greeting, setup, examples, may);
+  const standing = el("p.dim.standing");
+  const node = h("div.empty", { hidden: true }, greeting, standing, setup, examples, may);
   let drawn = "";
+
+  let directory = "";
+  /** Where it works, and with which model. */
+  const drawStanding = async (model) => {
+    if (!directory && !ctx.me?.team)
+      directory = (await ctx.api.get(ctx.api.path`/api/sessions/${ctx.session.id}`).catch(() => null))?.directory ?? "";
+    replace(standing,
+      directory ? ["In ", el("code", oneLine(directory))] : null,
+      model ? [directory ? ", with " : "With ", el("code", oneLine(model))] : null,
+    );
+  };
 
   const draw = () => {
     const { session, tools, walls } = ctx.store.standing;
@@ -78,6 +91,7 @@ export const emptyState = (ctx, write) => {
     const some = ctx.session.answerable ? offered.filter(([tool]) => !tool || names.has(tool)) : [];
     replace(examples, exampleRows(write, some));
     const asks = MODES[session?.approvalMode] ?? `Approval mode: ${session?.approvalMode}.`;
+    drawStanding(model);
     const rows = session ? [filesWords(zones), commandWords(walls?.level), asks] : [];
     replace(may, rows.filter(Boolean).map((row) => el("li", row)));
     setup.hidden = Boolean(model) || !ctx.session.answerable;

@@ -1,8 +1,10 @@
 /* Words of models and people. A stream grows block by block: what is finished stays as it is, so that it can be
    selected and read while the rest still arrives; the message that follows takes its place without a flicker. */
 
+import { randomId } from "../api.js";
 import { el, h, icon, prose, replace, say, text, trusted } from "../dom.js";
 import { clock, size } from "../format.js";
+import { confirmed } from "../pages/parts.js";
 
 const ROLES = { user: "You", assistant: "Forge", system: "System" };
 
@@ -115,6 +117,34 @@ const attached = (files, attachments) => {
   );
 };
 
+/** Which message of the person it is, counted from the first one of the session; 0: nobody here knows. */
+const turnOf = (item, { store }) => {
+  if (store.more) return 0;
+  const own = [...store.items.values()].filter((one) => one.kind === "message" && one.role === "user" && !store.workerDepth(one.worker));
+  return own.findIndex((one) => one.key === item.key) + 1;
+};
+
+const mayRewind = (item, ctx) =>
+  Boolean(ctx.session?.answerable) && !ctx.me?.team && !ctx.store.workerDepth(item.worker);
+
+/** Back to before a message: the words come into the text box again, the files go back as far as they can. */
+const rewindButton = (item, ctx) => {
+  const ask = async () => {
+    const turn = turnOf(item, ctx);
+    if (!turn) return ctx.announce("Earlier messages are not here yet: scroll up, or type /rewind.");
+    const what = h("select.field-input", { "aria-label": "What goes back" },
+      [["both", "The conversation and the files"], ["conversation", "Only the conversation"], ["files", "Only the files"]]
+        .map(([value, words]) => h("option", { value }, words)),
+    );
+    const words = el("div", el("p", "What was said and done since then goes back. Forge shows the files first."), what);
+    const sure = await confirmed({ title: "Go back to before this message?", words, yes: "Rewind", look: "primary" });
+    if (sure) await ctx.act("command", { requestId: randomId(), text: `/rewind ${turn} ${what.value}` });
+    return null;
+  };
+  const label = "Rewind to before this message";
+  return h("button.quiet.small", { "aria-label": label, title: label, on: { click: ask } }, "Rewind");
+};
+
 const drawFoot = (foot, now, ctx) => {
   foot.hidden = now.kind !== "message";
   if (foot.hidden || foot.childNodes.length) return;
@@ -129,6 +159,7 @@ const drawFoot = (foot, now, ctx) => {
     now.by ? el("span.said-by", now.by) : null,
     h("time", { datetime: now.ts }, text(clock(now.ts))),
     now.role === "assistant" ? button : null,
+    now.role === "user" && mayRewind(now, ctx) ? rewindButton(now, ctx) : null,
     now.cut ? el("span.dim", "shortened here") : null,
   );
 };

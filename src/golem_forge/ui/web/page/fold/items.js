@@ -91,6 +91,7 @@ export const CALLS = {
       depth: depthBelow(state.items, parentCallId),
       startedAt: event.ts,
       argsCut: shown.view?.cut === true,
+      subject: words(shown.view?.subject),
       least: caller === "human" ? "quiet" : "normal",
     });
     if (workerId) item.worker = words(workerId);

@@ -54,11 +54,12 @@ const newPerson = (ctx, changed) => {
 };
 
 const peopleTable = (rows, ctx, remove) =>
-  dataTable("People", ["Name", "Role", "Since", ""], rows.map((one) => ({
+  dataTable("People", ["Name", "Role", "Since", "Token expires", ""], rows.map((one) => ({
     cells: [
       el("strong", oneLine(one.name)),
       one.role,
       at(one.created),
+      one.issuer ? el("span.dim", "signs in") : one.expires ? at(one.expires) : "never",
       one.name === ctx.me.person ? el("span.dim", "you") : remove(one.name, `Remove ${oneLine(one.name)}`),
     ],
   })));
@@ -100,7 +101,7 @@ const ruleTable = (rows, remove) =>
 
 const refusalTable = (rows) =>
   dataTable("Refusals", ["Who", "Tried to", "What", "Where", "When"], rows.map((one) => ({
-    cells: [el("strong", oneLine(one.person)), oneLine(one.action), oneLine(one.what), oneLine(one.door), at(one.at)],
+    cells: [el("strong", oneLine(one.person || "nobody known")), oneLine(one.action), oneLine(one.what), oneLine(one.door), at(one.at)],
   })));
 
 export const page = (ctx) => {

@@ -234,6 +234,8 @@ const playerBar = (on) => {
 /** So many events before a place are folded for it: the rest can be scrolled up to. */
 const REACH = 400;
 const LONGEST_PAUSE_MS = 2000;
+/** Events before the first words, at most. */
+const MOST_BEFORE = 100;
 /** At full speed so many events are taken between two drawings, more where drawing is slow. */
 const AT_ONCE = 50;
 const MOST_AT_ONCE = 1000;
@@ -312,12 +314,24 @@ class Player {
       replace(this.said);
       this.line.begin(this.recording.last);
       this.bar.begin(this.recording.last);
-      await this.seek(1);
+      await this.#toFirstWords();
+      if (!this.recording.left && !this.#at) await this.seek(1);
+      this.toggle();
       const whole = await this.recording.scan((marks) => this.line.add(marks));
       if (!whole && !this.recording.left)
         replace(this.said, el("p.dim.small", "The session is long: only its first part is marked on the timeline."));
     } catch (failure) {
       replace(this.said, problem(failure, "The record could not be read."));
+    }
+  }
+
+  /** What a session says of itself before anybody speaks is not worth waiting for. */
+  async #toFirstWords() {
+    for (let seen = 0; seen < MOST_BEFORE; seen += 1) {
+      const shown = this.recording.known(this.#at) ?? (await this.#fetched());
+      if (!shown || this.recording.left) return;
+      this.#take(shown);
+      if (shown.event.type === "message") return;
     }
   }
 

@@ -5,7 +5,7 @@
 
 import { exampleRows } from "../chat/empty.js";
 import { el, h, replace } from "../dom.js";
-import { cost, counted, moment, oneLine } from "../format.js";
+import { cost, counted, modeWords, moment, oneLine } from "../format.js";
 import {
   actButton, confirmed, loading, markWrong, nothing, pill, problem, problemWords, redraw, refreshed, saidPlace,
   searchBox, sheet, statusPill,
@@ -17,11 +17,7 @@ import { disclosure } from "../widgets.js";
    own configuration has it. What is wrong stands at its field. */
 const MODES = [
   ["", "as configured"],
-  ["interactive", "interactive: Forge asks you here"],
-  ["contained", "contained: Forge works on its own inside the directory"],
-  ["strict", "strict: Forge asks before every effect"],
-  ["auto_deny", "auto_deny: Forge denies instead of asking"],
-  ["approve_all", "approve_all: Forge runs everything without asking"],
+  ...["interactive", "contained", "plan", "strict", "auto_deny", "approve_all"].map((mode) => [mode, modeWords(mode)]),
 ];
 let fieldCount = 0;
 
@@ -249,7 +245,9 @@ const row = (session, ctx, said, changed) => {
       fact("Model", session.model),
       fact("Directory", session.directory, "mono"),
       session.calls ? el("span", counted(session.calls, "call")) : null,
-      typeof session.cost === "number" ? el("span", cost(session.cost, session.prices)) : null,
+      typeof session.cost === "number"
+        ? el("span", cost(session.cost, session.prices))
+        : session.calls ? el("span", "cost unknown") : null,
     ),
     (session.notices ?? []).map((line) => h("p.notice-line.small", { dataset: { how: "warn" } }, oneLine(line))),
     el("div.row-foot",

@@ -7,7 +7,7 @@ import { path } from "../api.js";
 import { forgetDrafts } from "../chat/composer.js";
 import { el, h, replace } from "../dom.js";
 import { LEVELS } from "../fold/items.js";
-import { cost, oneLine, texts, wholeNumber, words } from "../format.js";
+import { cost, modeWords, oneLine, texts, wholeNumber, words } from "../format.js";
 import { askPermission, permission } from "../notifications.js";
 import {
   actButton, confirmed, dataTable, factList, fits, loading, nothing, pill, problem, redraw, refreshed, saidPlace,
@@ -24,7 +24,7 @@ const approvalMode = (now, ctx, changed) => {
   const said = saidPlace();
   let chosen = now.approvalMode;
   const apply = async () => {
-    if (chosen === now.approvalMode) return `The mode is ${chosen} already.`;
+    if (chosen === now.approvalMode) return `${modeWords(chosen)}: that is the mode already.`;
     if (
       chosen === "approve_all" &&
       !(await confirmed({
@@ -35,9 +35,10 @@ const approvalMode = (now, ctx, changed) => {
     )
       return null;
     await ctx.api.patch(path`/api/sessions/${ctx.session.id}/settings`, { approvalMode: chosen });
-    ctx.announce(`The approval mode is ${chosen} now.`);
+    const told = `From now on: ${modeWords(chosen).toLowerCase()}.`;
+    ctx.announce(told);
     changed();
-    return `The approval mode is ${chosen} now.`;
+    return told;
   };
   const choice = (one) => {
     const checked = one.mode === now.approvalMode;
@@ -46,7 +47,8 @@ const approvalMode = (now, ctx, changed) => {
     return el("label.mode",
       input,
       el("span",
-        el("strong.mono", oneLine(one.mode)),
+        el("strong", modeWords(one.mode)),
+        el("code.dim.small", oneLine(one.mode)),
         checked ? pill("now", "ok") : null,
         el("span.mode-words", words(one.meaning)),
       ),

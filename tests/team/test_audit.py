@@ -1,0 +1,232 @@
+"""The audit: what it says and does not say, its hash chain, the share of each person, its retention."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from golem_forge.team import audit, schema
+from golem_forge.team.accounts import SignedIn
+from golem_forge.team.audit import Actor, AuditHead, AuditRecord, exported, imported, verify_records
+from golem_forge.team.database import TeamError, open_database
+from golem_forge.team.people import Role, add_person, find_person, rotate_token, token_hash
+from golem_forge.team.rows import NewSession
+from golem_forge.team.schema import pruning, upgrade
+from golem_forge.team.store import Store
+
+ANN = Actor("ann", "cli")
+RULE = {"verdict": "blocked", "tool": "webfetch"}
+
+
+def filled(store: Store) -> None:
+    """One of each kind."""
+    add_person(store, "bob", Role.OPERATOR, by=ANN)
+    rotate_token(store, "bob", by=ANN)
+    store.accounts.log_in("bob", "page", "token")
+    store.accounts.refuse("bob", "page", "manage people", "list")
+    store.queue(NewSession(facts={}, input="go", title="go", person="bob", program="shop"))
+    lease = store.claim("runner", ())
+    assert lease is not None
+    wire = {"requestId": "q1", "tool": "write_file", "risk": "high", "toolCallId": "c", "args": {"path": "/a"}}
+    for number, answer in enumerate(
+        ({"approved": True}, {"approved": True, "args": {"path": "s3cret"}}, {"approved": False})
+    ):
+        store.ask(lease, {**wire, "requestId": f"q{number}"}, kind="approval")
+        store.answer(f"q{number}", answer, "olga", "page")
+    store.accounts.remove_rule(store.accounts.add_rule(RULE, "ann"), by=ANN)
+    store.accounts.remove_person("bob", by=ANN)
+    store.end(lease, "finished")
+
+
+KINDS = [
+    "person added", "token rotated", "login", "refused", "question", "answer", "question", "edit", "question", "answer",
+    "rule added", "rule removed", "person removed",
+]  # fmt: skip
+
+
+def test_the_audit_says_who_did_what_and_no_argument(store: Store) -> None:
+    filled(store)
+    records = store.accounts.audit.records()
+    assert [each.kind for each in records] == KINDS
+    assert [each.n for each in records] == list(range(1, len(KINDS) + 1))
+    assert {each.person for each in records} == {"ann", "bob", "olga"}
+    edit = records[7]
+    assert (edit.person, edit.door, edit.program) == ("olga", "page", "shop")
+    assert (edit.data["edited"], edit.data["starter"], edit.data["approved"]) == (["path"], "bob", True)
+    assert "s3cret" not in repr(records) and "/a" not in repr(records)
+    assert [each.kind for each in store.accounts.audit.records(program="shop")] == KINDS[4:10]
+    assert store.accounts.audit.records(since=store.now() + 10) == []
+    assert not list(verify_records(records, AuditHead()))
+
+
+@pytest.mark.parametrize("format", ["jsonl", "csv"])
+def test_an_export_can_be_checked_by_itself_and_shows_what_was_changed(store: Store, format: str) -> None:
+    filled(store)
+    lines = list(exported(store.accounts.audit.records(), format))
+    first = int(format == "csv")
+
+    def problems(*changed: str) -> list[tuple[int, str]]:
+        return list(verify_records(imported(changed)))
+
+    assert problems(*lines) == []
+    assert problems(*lines[:first], *lines[first + 3 :]) == [], "a filter leaves records out"
+    changed = [line.replace("olga", "oleg") for line in lines]
+    assert {number for number, _ in problems(*changed)} == {6, 8, 10}
+    doubled = problems(*lines[: first + 2], *lines[first:])
+    assert doubled[0] == (1, "it comes after number 2")
+    with pytest.raises(TeamError, match="after 2 records comes something else"):
+        problems(*lines[: first + 2], "what is this?\n")
+
+
+def rewritten(store: Store, statement: str) -> None:
+    """As the owner of the tables could."""
+    with store.database.transaction() as connection, pruning(connection, store.database):
+        if store.database.kind != "sqlite":
+            connection.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+        connection.execute(statement)
+        if store.database.kind != "sqlite":
+            connection.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("UPDATE audit SET person = 'eve' WHERE n = 4", "4: its hash"),
+        ("UPDATE audit SET data = 'x' WHERE n = 4", "4: its hash"),
+        ("UPDATE audit SET at = at + 60 WHERE n = 4", "4: its hash"),
+        ("DELETE FROM audit WHERE n IN (3, 4)", "5: the records from 3 to 4 are missing"),
+        ("DELETE FROM audit WHERE n < 3", "3: the records from 1 to 2 are missing"),
+    ],
+)
+def test_what_the_owner_of_the_tables_changes_is_found(store: Store, statement: str, found: str) -> None:
+    filled(store)
+    rewritten(store, statement)
+    told = list(verify_records(store.accounts.audit.records(), store.accounts.audit.pruned()))
+    assert [f"{number}: {what}"[: len(found)] for number, what in told] == [found]
+
+
+def test_nobody_changes_or_deletes_a_record(store: Store) -> None:
+    filled(store)
+    for statement in ("DELETE FROM audit", "UPDATE audit SET person = 'eve'"):
+        with pytest.raises(TeamError, match="append only"), store.database.transaction() as connection:
+            connection.execute(statement)
+
+
+def test_whoever_is_refused_cannot_wash_out_what_was_refused_to_them(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit, "REFUSALS_KEPT", 5)
+    store.accounts.refuse("eve", "api", "manage people", "add eve as admin")
+    store.accounts.refuse("bob", "api", "stop", "session 1")
+    for number in range(20):
+        store.accounts.refuse("eve", "api", "see refusals", f"{number}")
+    store.accounts.refuse("eve", "api", "answer", "question 7")
+    told = [(each["person"], each["action"], each["what"]) for each in store.accounts.refusals()]
+    assert told == [
+        ("eve", "answer", "question 7"),
+        ("eve", "see refusals", audit.NOT_LISTED),
+        *(("eve", "see refusals", str(number)) for number in (3, 2, 1, 0)),
+        ("bob", "stop", "session 1"),
+        ("eve", "manage people", "add eve as admin"),
+    ]
+    monkeypatch.setattr(audit, "_SHARE_S", 0.0)  # the hour is over
+    store.accounts.refuse("eve", "api", "see refusals", "later")
+    assert store.accounts.refusals(1)[0]["what"] == "later"
+
+
+def test_records_are_deleted_after_their_own_time_and_the_chain_goes_on(store: Store) -> None:
+    filled(store)
+    assert store.prune(-1) == 1
+    before = store.accounts.audit.records()
+    assert [each.kind for each in before] == KINDS, "they outlive their sessions"
+    assert store.prune_audit(3600, ANN) == 0
+    assert store.prune_audit(-1, ANN) == len(KINDS) - 1
+    begin, left = store.accounts.audit.pruned(), store.accounts.audit.records()
+    assert (begin.n, begin.hash) == (before[-2].n, before[-2].hash)
+    assert [(each.n, each.kind) for each in left] == [(13, "person removed"), (14, "audit pruned")]
+    assert not list(verify_records(left, begin))
+    rewritten(store, "DELETE FROM audit WHERE n = 13")
+    assert [number for number, _ in verify_records(store.accounts.audit.records(), begin)] == [14]
+
+
+def test_a_token_expires_or_is_renewed_and_it_is_known_whose_it_was(store: Store) -> None:
+    old, short, stays = (
+        token_hash(add_person(store, name, Role.VIEWER, expires_in=lasts))
+        for name, lasts in (("ann", 3600.0), ("bob", 1e-9), ("eve", 0.0))
+    )
+    new = token_hash(rotate_token(store, "ann"))
+
+    def found(hash: str) -> str:
+        person = find_person(store, hash)
+        return person.name if person is not None else ""
+
+    assert [found(each) for each in (old, short, stays, new)] == ["", "", "eve", "ann"]
+    assert [store.accounts.whose_was(each) for each in (old, short, token_hash("x"))] == ["ann", "bob", ""]
+    assert found(token_hash(rotate_token(store, "bob"))) == "bob"
+    with pytest.raises(TeamError, match="no person 'nobody'"):
+        rotate_token(store, "nobody")
+
+
+def test_people_who_sign_in_are_known_by_issuer_and_subject_alone(store: Store) -> None:
+    add_person(store, "bob", Role.ADMIN)
+    store.queue(NewSession(facts={}, input="go", person="root"))
+    numbers = itertools.count()
+
+    def signed(name: str, role: str = "viewer", issuer: str = "https://a", subject: str = "") -> str:
+        return store.accounts.sign_in(SignedIn(issuer, subject or f"s{next(numbers)}", name, role))
+
+    assert signed("ada", subject="1") == "ada"
+    assert signed("renamed", "operator", subject="1") == "ada"
+    names = [signed("ADA", subject="2"), signed("ada", issuer="https://b", subject="1"), signed("Bob"), signed("root")]
+    assert len({name.lower() for name in names} | {"ada", "bob", "root"}) == 7
+    people = {each["name"]: each for each in store.accounts.people()}
+    assert (people["ada"]["role"], people["bob"]["role"], people["bob"]["issuer"]) == ("operator", "admin", "")
+    with pytest.raises(TeamError, match="signs in at https://a and has no token here"):
+        rotate_token(store, "ada")
+    store.accounts.remove_person("ada", by=ANN)
+    with pytest.raises(TeamError, match="You were removed from this team") as refused:
+        signed("ada", subject="1")
+    assert refused.value.code == "REMOVED"
+    store.accounts.restore_person("ada", ANN)
+    assert signed("ada", subject="1") == "ada"
+    with pytest.raises(TeamError, match="nobody who signs in"):
+        store.accounts.restore_person("bob")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def old_store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Tables of version 1, with a person and two refusals."""
+    url = f"sqlite://{tmp_path}/store/sessions.db"
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgres")
+        server.execute("CREATE DATABASE of_version_1")
+        url = server.url("of_version_1")
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "SCHEMA_VERSION", 1)
+        database = open_database(url, tmp_path)
+        upgrade(database)
+    with database.transaction() as connection:
+        connection.execute("INSERT INTO people (name, role, token, created) VALUES ('ann', 'admin', :hash, 1)",
+                           {"hash": token_hash("of ann")})  # fmt: skip
+        for what in ("one", "two"):
+            connection.execute("INSERT INTO refusals VALUES (@now, 'eve', 'api', 'stop', :what)", {"what": what})
+    database.close()
+    yield url
+    if request.param == "postgresql":
+        server.execute("DROP DATABASE of_version_1 WITH (FORCE)")
+
+
+def test_an_older_store_keeps_its_people_and_refusals(old_store: str, tmp_path: Path) -> None:
+    database = open_database(old_store, tmp_path)
+    assert upgrade(database) == (1, schema.SCHEMA_VERSION)
+    assert upgrade(database) == (schema.SCHEMA_VERSION, schema.SCHEMA_VERSION)
+    store = Store(database)
+    ann = find_person(store, token_hash("of ann"))
+    assert ann is not None and ann.role is Role.ADMIN
+    assert [(each["person"], each["what"]) for each in store.accounts.refusals()] == [("eve", "two"), ("eve", "one")]
+    records: list[AuditRecord] = store.accounts.audit.records()
+    assert not list(verify_records(records, AuditHead())) and len(records) == 2
+    store.close()
