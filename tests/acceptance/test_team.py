@@ -643,6 +643,7 @@ def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
 
 STORE_WIDE_OPERATIONS = {
     "team_people", "team_refusals", "team_remove_person", "team_add_person", "team_groups", "team_change_group",
+    "team_audit", "team_rotate_token", "team_restore_person",
 }  # fmt: skip
 LISTS = {
     "who_am_i", "describe", "list_sessions", "list_questions", "show_inbox", "team_sessions", "team_schedules",

@@ -243,7 +243,8 @@ class PersonStore:
             least = ACTIONS[action].value
             role = person.role_in(program) if program is not None else person.highest
             is_what = f"is {role.value}" if role is not Role.NONE else "has no role"
-            why = _EXPLAINED.get(action) or f"that takes {'an' if least[0] in 'ao' else 'a'} {least}"
+            where = " of all projects" if action in STORE_WIDE and person.projects else ""
+            why = _EXPLAINED.get(action) or f"that takes {'an' if least[0] in 'ao' else 'a'} {least}{where}"
             raise TeamError(
                 f"{person.name} {is_what} here and may not {action}: {why}. The refusal was recorded.", "ROLE"
             )

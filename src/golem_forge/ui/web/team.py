@@ -24,7 +24,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -53,7 +53,7 @@ from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, 
 from golem_forge.team.rings import Rings, listen
 from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_workspace import workspace_facts
-from golem_forge.team.store import Store
+from golem_forge.team.store import Store, no_session
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.listen import make_directory
 from golem_forge.ui.web.sdk import WebSocket
@@ -322,6 +322,8 @@ class TeamRegistry(SessionRegistry):
         self._tasks: set[asyncio.Task[None]] = set()
         self._people_known: dict[str, Person] = {}
         self._people_lock = asyncio.Lock()
+        self._shown: dict[object, tuple[str, str]] = {}
+        """Of each open socket: the hash of its person's token, and the project that it shows."""
 
     # ---- who is logged in
 
@@ -362,10 +364,22 @@ class TeamRegistry(SessionRegistry):
 
     async def _compare_people(self) -> None:
         with contextlib.suppress(TeamError):  # nobody can do anything meanwhile: every request looks too
+            shown = list(self._shown.values())  # before the look: what is opened later looks for itself
             people = await run_in_thread(lambda: all_people(self.store))
             known, self._people_known = self._people_known, people
             lost = {token for token, now in people.items() if token in known and _lost_some(known[token], now)}
+            lost |= {token for token, program in shown if token in people and not people[token].may("see", program)}
             self.login.keep_only(people.keys() - lost)
+
+    @contextlib.contextmanager
+    def showing(self, scope: Scope, program: str) -> Iterator[None]:
+        """Inside, a socket shows something of this project: it is closed when its person may not see it any more."""
+        mark = object()
+        self._shown[mark] = (self.login.token_hash_of(self.login.cookie_of(scope) or ""), program)
+        try:
+            yield
+        finally:
+            del self._shown[mark]
 
     # ---- sessions
 
@@ -466,14 +480,16 @@ async def serve_team_socket(websocket: WebSocket) -> None:
     who: PersonStore = websocket.scope[PERSON]
     try:
         row = await run_in_thread(lambda: who.session(websocket.path_params["id"], "see", "a session's stream"))
-        person = await run_in_thread(lambda: who.person)
+        with websocket.app.state.registry.showing(websocket.scope, row.program):
+            person = await run_in_thread(lambda: who.person)  # once more: a role may have been taken back meanwhile
+            if not person.may("see", row.program):
+                raise TeamError(no_session(row.id), "SESSION_NOT_FOUND")
+            await serve_socket(websocket, read_only=not person.may("send", row.program))
     except TeamError as error:
         if error.code == "SESSION_NOT_FOUND":  # as for one that is not there at all
             await serve_socket(websocket, read_only=True, find=_none_found)
         else:
             await websocket.close(1008)
-        return
-    await serve_socket(websocket, read_only=not person.may("send", row.program))
 
 
 async def _none_found(session_id: str) -> WatchedSession:
