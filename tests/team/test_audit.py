@@ -12,7 +12,7 @@ from golem_forge.team import audit, schema
 from golem_forge.team.accounts import SignedIn
 from golem_forge.team.audit import Actor, AuditHead, AuditRecord, exported, imported, verify_records
 from golem_forge.team.database import TeamError, open_database
-from golem_forge.team.people import Role, add_person, find_person, rotate_token, token_hash
+from golem_forge.team.people import PersonStore, Role, add_person, find_person, rotate_token, token_hash
 from golem_forge.team.rows import NewSession
 from golem_forge.team.schema import pruning, upgrade
 from golem_forge.team.store import Store
@@ -89,6 +89,29 @@ def rewritten(store: Store, statement: str) -> None:
         connection.execute(statement)
         if store.database.kind != "sqlite":
             connection.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+
+
+def test_the_audit_says_who_changed_a_project_or_a_group(store: Store) -> None:
+    store.projects.add("p1", "shop")
+    who = PersonStore(store, token_hash(add_person(store, "ada", Role.ADMIN)), "api")
+    pat = PersonStore(store, token_hash(add_person(store, "pat", Role.NONE)), "api")
+    before = len(store.accounts.audit.records())
+    for _ in range(2):  # what changes nothing is no change
+        who.join("crew", "pat")
+        who.grant("shop", "@crew", Role.OPERATOR)
+    who.grant("shop", "@crew", Role.NONE)
+    who.grant("shop", "pat", Role.VIEWER)
+    with pytest.raises(TeamError, match="may not manage the project"):
+        pat.grant("shop", "pat", Role.ADMIN)
+    who.rename_project("shop", "store")
+    who.leave("crew", "pat")
+    records = store.accounts.audit.records()[before:]
+    assert [(each.kind, each.person, each.program) for each in records] == [
+        ("group joined", "ada", ""), *[("project role changed", "ada", "p1")] * 3, ("refused", "pat", ""),
+        ("project renamed", "ada", "p1"), ("group left", "ada", ""),
+    ]  # fmt: skip
+    assert records[2].data == {"project": "shop", "name": "@crew", "role": "none", "was": "operator"}
+    assert list(verify_records(store.accounts.audit.records(), AuditHead())) == []
 
 
 @pytest.mark.parametrize(
