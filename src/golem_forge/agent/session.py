@@ -125,10 +125,19 @@ class Session:
         return await self.call(undo_call(selected, redo=redo))
 
     def refresh(self) -> None:
-        """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
+        """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself.
+        Waits for nothing: of a server that was never connected, `wait_listed` knows more."""
         self.scope.sync(self.user_tools)
         if self.servers is not None:
+            self.servers.look()
             self.servers.sync(self.scope)
+
+    async def wait_listed(self) -> None:
+        """Looks, and waits a few seconds for servers that were never asked before what they offer: from then on
+        `catalog` has their tools."""
+        await self.look()
+        if self.servers is not None:
+            await self.servers.wait_listed(self.scope)
 
     async def look(self, *names: str) -> None:
         """`refresh`, with what changed in the configuration; for calls of tools of these names. Waits for no server: a
