@@ -18,9 +18,9 @@ import functools
 import inspect
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, get_args, overload
 from urllib.parse import unquote
 
 from golem_forge._version import __version__
@@ -36,7 +36,7 @@ from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
 from golem_forge.tools.validation import ToolDefinitionError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
 
 class FunctionTool(Tool):
@@ -357,11 +357,20 @@ def as_tools(given: Any) -> tuple[Tool, ...]:
 
 
 def _expanded(given: Any) -> Iterable[Tool]:
-    if isinstance(given, (Tool, Mapping, type)) or not callable(getattr(given, "get_tools", None)):
+    if isinstance(given, (Tool, Mapping)) or not callable(getattr(given, "get_tools", None)):
         return (as_tool(given),)
+    return map(as_tool, build_tools(given))
 
-    made: Iterable[Tool] = given.get_tools(ToolsetContext())
-    return made
+
+def build_tools(toolset: Any, ctx: ToolsetContext | None = None) -> Sequence[Any]:
+    """What a toolset gives, or the class of one. Its `get_tools` takes the context or nothing. Raises TypeError for one
+    that gives no list of tools."""
+    made = toolset() if isinstance(toolset, type) else toolset
+    takes_context = bool(inspect.signature(made.get_tools).parameters)
+    found = made.get_tools(ctx or ToolsetContext()) if takes_context else made.get_tools()
+    fits = isinstance(found, Iterable) and not isinstance(found, (str, Mapping))
+    require(fits, f"what {type(made).__name__}.get_tools gives", "a list of tools", found)
+    return list(found)
 
 
 class NativeTool(Tool):
@@ -477,3 +486,38 @@ class Toolset(Protocol):
         ...
 
     def get_tools(self, ctx: ToolsetContext) -> Sequence[Tool]: ...
+
+
+def block_problems(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What is wrong with a toolset's block: where, and in which words."""
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        if each["type"] == "extra_forbidden":
+            *above, key = each["loc"]
+            known = _keys_at(model, above)
+            there = f". There are: {', '.join(sorted(known))}" if known else ""
+            yield each["loc"], f"unknown key{nearest_hint(str(key), known, there)}"
+        else:
+            yield each["loc"], each["msg"].removeprefix("Value error, ")
+
+
+def _keys_at(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
+    """The keys of the model that a path of field names and list positions leads to; none where it cannot be told."""
+    found: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int) or found is None:
+            continue  # an item of a list has the model of its field
+        field = found.model_fields.get(part) or next(
+            (each for each in found.model_fields.values() if each.alias == part), None
+        )
+        found = _model_in(field.annotation) if field is not None else None
+    return [] if found is None else [field.alias or name for name, field in found.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The one model that an annotation like `list[Rule] | None` is about."""
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = [model for each in get_args(annotation) if (model := _model_in(each)) is not None]
+    return found[0] if len(found) == 1 else None
