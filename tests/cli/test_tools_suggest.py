@@ -43,7 +43,9 @@ def test_from_sessions_to_a_suggestion_and_away_again_54(shell):
     said = shell("tools", "suggest").out
     key = found["key"]
     assert said.startswith(f"{key}  read_file → grep_files → write_file\n  seen 3 times in 3 sessions")
-    assert 'grep_files  pattern="TODO" path="/workspace/{name}.md"' in said and "forge tools new read_grep_write" in said
+    assert (
+        'grep_files  pattern="TODO" path="/workspace/{name}.md"' in said and "forge tools new read_grep_write" in said
+    )
 
     ended = shell("tools", "suggest", "--dismiss", key)
     assert ended.code == 0 and "--restore" in ended.out
