@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from golem_forge.events.envelope import Event
     from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
     from golem_forge.orchestrator.orchestrator import Orchestrator
+    from golem_forge.policy.approval_queue import ApprovalAnswer
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.policy.request import ApprovalRequest
     from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
@@ -71,6 +72,7 @@ _HOME_OF = {
     "Status": "golem_forge.core.decisions",
     "Verdict": "golem_forge.core.decisions",
     "ApprovalRequest": "golem_forge.policy.request",
+    "ApprovalAnswer": "golem_forge.policy.approval_queue",
     "ToolResult": "golem_forge.core.results",
     "InterruptSignal": "golem_forge.core.signals",
     "create_interrupt_signal": "golem_forge.core.signals",
@@ -137,6 +139,7 @@ _HOME_OF = {
 __all__ = [
     "TOOLKIT",
     "TOOL_LIST",
+    "ApprovalAnswer",
     "ApprovalController",
     "ApprovalRequest",
     "BlockedError",

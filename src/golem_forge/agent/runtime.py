@@ -72,7 +72,7 @@ from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
-from golem_forge.tools.factory import as_tools
+from golem_forge.tools.factory import GivenTool, as_tools
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 
@@ -109,7 +109,7 @@ class WorkerRuntime:
         home: Path | str | None = None,
         overrides: Sequence[str] = (),
         resume: str = "",
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[GivenTool] = (),
         journal: bool | SessionJournals = True,
         needs_model: bool = True,
         default_mode: Literal["single", "chat"] = "single",

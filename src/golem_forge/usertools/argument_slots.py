@@ -94,6 +94,9 @@ class ArgumentSlot:
     def stays(self) -> bool:
         return len({*self.marks, self.begun} - {""}) == 1 and self.value is not _UNKNOWN_VALUE
 
+    def named_parameter(self, taken: Collection[str]) -> SuggestedParameter:
+        return self.parameter(parameter_name(self.argument, taken))
+
     def parameter(self, name: str) -> SuggestedParameter:
         kind, items = self._type()
         what = f"{self.argument} of {self.tool}{' as JSON' if self._structured else ''}{self._example()}"
@@ -212,7 +215,7 @@ def assign_parameters(slots: Sequence[ArgumentSlot]) -> ParameterPlan:
             constant.add(slot.at)
             continue
         key = () if HIDDEN_MARK in slot.marks else (slot.texts or slot.marks)
-        name = plan.name_of(key, lambda taken, slot=slot: slot.parameter(parameter_name(slot.argument, taken)))
+        name = plan.name_of(key, slot.named_parameter)
         plan.whole.setdefault(slot.at, {})[slot.argument] = name
     plan.constant_steps = frozenset(constant)
     return plan

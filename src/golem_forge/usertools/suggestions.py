@@ -372,7 +372,7 @@ def _name_for_model(name: str) -> str:
 
 
 def _arguments_for_person(call: SuggestedCall) -> str:
-    fixed = [f"{name}={_value_for_person(value)}" for name, value in (call.arguments | call.templates).items()]
+    fixed = [f"{name}={_value_for_person(value)}" for name, value in {**call.arguments, **call.templates}.items()]
     return " ".join([*fixed, *(f"{name}=<{parameter}>" for name, parameter in call.parameters.items())])
 
 
