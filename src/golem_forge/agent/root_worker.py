@@ -127,7 +127,10 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
         root = program_root(asked.start_directory) if asked.resume == LAST else ""
         journals = None if isinstance(asked.journal, bool) else asked.journal
         redact = session_bus.redactor.value
-        resumed = resume(asked.home.path, asked.resume, root=root, redact=redact, journals=journals)
+        asks_again = asked.callback is not None  # a program that embeds the session; a person at a UI says what is next
+        resumed = resume(
+            asked.home.path, asked.resume, root=root, redact=redact, journals=journals, asks_again=asks_again
+        )
     directory = Path(resumed.directory) if resumed else asked.start_directory
     options = SessionOptions(
         home=asked.home,

@@ -229,13 +229,18 @@ class WorkerRuntime:
         return result
 
     async def turn(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
-        """One input, one answer; the session goes on."""
+        """One input, one answer; the session goes on. A question that was open when another process died is asked again
+        first."""
+        await self.go_on()
         return await run_turn(self._ready, self.signal, text, attachments)
 
     async def go_on(self) -> RunResult | None:
         """Answers the turn that another process left open. None: there is none."""
-        turn = self._ready.resumed.open_turn if self._ready.resumed is not None else None
-        return None if turn is None else await continue_turn(self._ready, self.signal, turn)
+        resumed = self._ready.resumed
+        if resumed is None or (turn := resumed.open_turn) is None:
+            return None
+        resumed.open_turn = None
+        return await continue_turn(self._ready, self.signal, turn)
 
     @property
     def only_waits(self) -> bool:
