@@ -66,10 +66,19 @@ _UNKNOWN_CA: Final = regex(
     r"SELF_SIGNED_CERT|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERTIFICATE_VERIFY_FAILED|UnknownIssuer"
     r"|unable to get local issuer|self.signed certificate"
 )
-_CA_HINT: Final = (
-    "it does not know the CA of that host: add `pass_env: [NODE_EXTRA_CA_CERTS]` (npx) or `pass_env: [SSL_CERT_FILE]` "
-    "(uvx) to the server, and point the variable at your CA file"
+_HINTS: Final = (
+    (
+        _UNKNOWN_CA,
+        "it does not know the CA of that host: add `pass_env: [NODE_EXTRA_CA_CERTS]` (npx) or `pass_env: "
+        "[SSL_CERT_FILE]` (uvx) to the server, and point the variable at your CA file",
+    ),
+    (
+        regex(r"ModuleNotFoundError: No module named|Cannot find (?:module|package) '"),
+        "a part of it is not visible inside walls: of a program that runs from a clone (an editable install), name the "
+        "clone in `sandbox.read` of your own config.yaml",
+    ),
 )
+"""What a line of stderr means, and what to do about it."""
 _STDOUT: Final = "standard output: "
 _NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress, Redirected)
 """Another try in a second would end the same way."""
@@ -492,8 +501,7 @@ def _with_last_words(cause: ForgeError, connection: Connection | None) -> str:
         words += [f"the end of its stderr: {shorten(line, _LAST_WORDS)}" for line in lines[-1:]]
     elif lines:
         words.append(f"its stderr: {shorten(' | '.join(_telling(lines)), _LAST_WORDS)}")
-    if any(_UNKNOWN_CA.search(line) for line in lines):
-        words.append(_CA_HINT)
+    words += [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
     return "; ".join(words)
 
 
