@@ -90,6 +90,7 @@ class Worker:
             description: str = "",
             mode: Literal["single", "chat"] | None = None,
             model: str | Sequence[str] = "",
+            model_settings: GenerationSettings | Mapping[str, Any] = ...,
             compatible_models: Sequence[str] = (),
             toolsets: Mapping[str, Any] = {},
             sandbox: WorkerSandbox | Mapping[str, Any] | None = None,
