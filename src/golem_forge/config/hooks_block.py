@@ -152,14 +152,12 @@ def _problems(said: dict[str, Any], *, own: bool) -> Iterator[tuple[str, str]]:
     if words is None:
         yield "run", "is no command of a shell: a quote is not closed"
         return
-    if not own and (problem := _hidden_program(run)):
-        yield "run", problem
-        return
+    hidden = "" if own else _hidden_program(run)
     if not words:
-        yield "run", "names no program"
+        yield "run", hidden or "names no program"
         return
-    if PATHS in run:
-        yield from (("run", problem) for problem in _paths_problems(on, run))
+    found = list(_paths_problems(on, run)) if PATHS in run else []
+    yield from (("run", problem) for problem in found or [hidden] if problem)
     if said.get("walls") == ON_HOST:
         if not own:
             yield "walls", "only your own config.yaml may run a hook outside the walls"
