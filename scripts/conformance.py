@@ -41,6 +41,8 @@ class Found:
     scenario: str
     problems: tuple[str, ...]
     """Empty: it passed."""
+    warnings: tuple[str, ...] = ()
+    """What the suite remarks and does not count."""
 
     @property
     def name(self) -> str:
@@ -98,7 +100,8 @@ def run(side: Side, revision: str, scenario: str, where: list[str], folder: Path
     problems = [describe(check) for check in checks if check["status"] == "FAILURE"]
     if not checks or (done.returncode and not problems):
         problems.append(f"it ended with {done.returncode}: {(done.stdout + done.stderr)[-300:]}")
-    return Found(side=side, revision=revision, scenario=scenario, problems=tuple(problems))
+    warnings = tuple(describe(check) for check in checks if check["status"] == "WARNING")
+    return Found(side=side, revision=revision, scenario=scenario, problems=tuple(problems), warnings=warnings)
 
 
 def describe(check: dict[str, Any]) -> str:
@@ -126,6 +129,8 @@ def show(found: Found) -> Found:
     print(f"{'no ' if found.problems else 'yes'} {found.name}", flush=True)
     for problem in found.problems:
         print(f"      {problem}")
+    for warning in found.warnings:
+        print(f"      warning: {warning}")
     return found
 
 
@@ -146,6 +151,8 @@ def judged(found: list[Found], baseline: dict[Side, frozenset[str]]) -> int:
     stale = [name for side in baseline for name in baseline[side] if name.partition(":")[0] in ran and name not in used]
     passed = sum(not each.problems for each in found)
     print(f"\n{passed} of {len(found)} passed" + "; the others:" * (passed < len(found)))
+    if warned := sum(len(each.warnings) for each in found):
+        print(f"{warned} warnings")
     for problem in unexpected:
         print(f"fails, and the baseline does not say why: {problem}")
     for name in stale:

@@ -19,6 +19,7 @@ PUBLIC = """
     manual_tools open_sandbox open_session prompt resource tool
     Conversation Event RuntimeUI SlashCommands UIEventBus replay
     NamedTool ToolRouter ZoneSpec define_mcp_tool derive_fields_from_schema get_llm_tools get_manual_tools
+    ApprovalAnswer Effect FunctionScript ModelError NotTrusted Plan ToolsetContext Turn TurnCall
 """
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from golem_forge.agent.conversation import Conversation
     from golem_forge.agent.files.worker import Worker
+    from golem_forge.agent.model.interface import ModelError
+    from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
     from golem_forge.agent.modules.custom_tools import load_custom_tools
     from golem_forge.agent.recorded_sessions import replay
     from golem_forge.agent.run_result import RunResult
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from golem_forge.agent.slash.handler import SlashCommands
     from golem_forge.agent.slash.parser import classify_command, is_command, parse_command
     from golem_forge.agent.tool_inventory import TOOL_LIST, TOOLKIT
+    from golem_forge.agent.trust import NotTrusted
     from golem_forge.core.calls import Caller, Outcome, ToolCall
     from golem_forge.core.decisions import Risk, Status, Verdict
+    from golem_forge.core.effects import Effect
     from golem_forge.core.errors import BlockedError, ConfigError
     from golem_forge.core.results import ToolResult, is_valid_kind, is_well_known_kind
     from golem_forge.core.signals import InterruptSignal, create_interrupt_signal
@@ -31,12 +35,13 @@ if TYPE_CHECKING:
     from golem_forge.events.envelope import Event
     from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
     from golem_forge.orchestrator.orchestrator import Orchestrator
+    from golem_forge.policy.approval_queue import ApprovalAnswer
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.policy.request import ApprovalRequest
     from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
     from golem_forge.sandbox.zones import ZoneSpec
-    from golem_forge.tools.context import ToolContext
-    from golem_forge.tools.factory import Toolset, define_mcp_tool, prompt, resource, tool
+    from golem_forge.tools.context import Plan, ToolContext
+    from golem_forge.tools.factory import Toolset, ToolsetContext, define_mcp_tool, prompt, resource, tool
     from golem_forge.tools.forms import derive_fields, derive_fields_from_schema
     from golem_forge.tools.tool import (
         NamedTool,
@@ -67,6 +72,7 @@ _HOME_OF = {
     "Status": "golem_forge.core.decisions",
     "Verdict": "golem_forge.core.decisions",
     "ApprovalRequest": "golem_forge.policy.request",
+    "ApprovalAnswer": "golem_forge.policy.approval_queue",
     "ToolResult": "golem_forge.core.results",
     "InterruptSignal": "golem_forge.core.signals",
     "create_interrupt_signal": "golem_forge.core.signals",
@@ -117,6 +123,14 @@ _HOME_OF = {
     "parse_command": "golem_forge.agent.slash.parser",
     "classify_command": "golem_forge.agent.slash.parser",
     "is_command": "golem_forge.agent.slash.parser",
+    "Effect": "golem_forge.core.effects",
+    "ModelError": "golem_forge.agent.model.interface",
+    "NotTrusted": "golem_forge.agent.trust",
+    "FunctionScript": "golem_forge.agent.model.scripted",
+    "Turn": "golem_forge.agent.model.scripted",
+    "TurnCall": "golem_forge.agent.model.scripted",
+    "Plan": "golem_forge.tools.context",
+    "ToolsetContext": "golem_forge.tools.factory",
     "Session": "golem_forge.agent.session",
     "open_session": "golem_forge.agent.session",
 }
@@ -125,18 +139,24 @@ _HOME_OF = {
 __all__ = [
     "TOOLKIT",
     "TOOL_LIST",
+    "ApprovalAnswer",
     "ApprovalController",
     "ApprovalRequest",
     "BlockedError",
     "Caller",
     "ConfigError",
     "Conversation",
+    "Effect",
     "Event",
     "FilesystemToolset",
+    "FunctionScript",
     "InterruptSignal",
+    "ModelError",
     "NamedTool",
+    "NotTrusted",
     "Orchestrator",
     "Outcome",
+    "Plan",
     "Risk",
     "RunResult",
     "RuntimeUI",
@@ -150,6 +170,9 @@ __all__ = [
     "ToolResult",
     "ToolRouter",
     "Toolset",
+    "ToolsetContext",
+    "Turn",
+    "TurnCall",
     "UIEventBus",
     "Verdict",
     "Worker",

@@ -151,6 +151,24 @@ async def test_ten_commands_and_a_push_are_one_question(project: Path) -> None:
     assert len(asked) == 1 and asked[0].why.startswith("asks because `git push` needs")
 
 
+async def test_a_running_command_learns_no_letter_of_a_secret(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It prints a guess and waits; the model looks at what Forge shows of it, and at the whole when it has ended."""
+    monkeypatch.setenv("GH_TOKEN", "ghp_Zq4711sesameOpenNow0815")
+    seen, guesses = [], ("ghp_Zq4", "ghp_Zq5", "ghp_Zq4711sesameOpenNow081", "elephant")
+    async with open_session(project, approval="contained", approval_callback=lambda _: {"approved": False}) as session:
+        for number, guess in enumerate((*guesses, "ghp_Zq4711sesameOpenNow0815"), start=1):
+            cmd = f"printf 'is it {guess}'; until [ -e go{number} ]; do sleep 0.02; done"
+            outcome = await session.call("exec_command", {"cmd": cmd, "yield_time_ms": 0})
+            shown = outcome.result.value["output"]
+            while not shown:
+                outcome = await session.call("write_stdin", {"session_id": number, "yield_time_ms": 50})
+                shown = outcome.result.value["output"]
+            (project / f"go{number}").touch()
+            ended = await session.call("write_stdin", {"session_id": number, "yield_time_ms": 30_000})
+            seen.append((shown, ended.result.value["output"]))
+    assert seen == [*(("is it ", guess) for guess in guesses), ("is it ", "[secret GH_TOKEN]")]
+
+
 async def test_where_walls_are_off_it_asks_and_says_why_once(project: Path) -> None:
     forge_home().ensure()
     forge_home().config.write_text("sandbox: {walls: off}\n")

@@ -105,7 +105,7 @@ async def test_a_formatter_runs_after_an_edit_and_undo_takes_both_back(place: Pl
 
 
 async def test_a_formatter_may_change_other_files_which_belong_to_the_call(place: Place) -> None:
-    tool = place.program("more", "#!/bin/sh\necho more >> a.txt\necho beside > beside.txt\n")
+    tool = place.program("more", "#!/bin/sh\ncd $FORGE_DIRECTORY\necho more >> a.txt\necho beside > beside.txt\n")
     place.own({"on": "after_call", "tools": ["write_file"], "run": tool})
     async with place.session() as session:
         await session.call(*WRITE)
@@ -127,7 +127,7 @@ async def test_a_command_and_its_formatter_are_one_change_set(place: Place) -> N
 
 
 async def test_a_call_that_only_reads_leaves_the_zones_read_only_for_its_hooks(place: Place) -> None:
-    tool = place.program("touches", "#!/bin/sh\ntouch made || exit 7\n")
+    tool = place.program("touches", "#!/bin/sh\ntouch $FORGE_DIRECTORY/made || exit 7\n")
     place.own({"on": "after_call", "tools": ["read_file"], "run": tool})
     async with place.session() as session:
         assert (await session.call("read_file", {"path": "/workspace/a.txt"})).ok
@@ -309,6 +309,59 @@ async def test_a_programs_hook_runs_from_what_was_trusted_imports_included(place
         assert not (place.root / "new.py").exists()
 
 
+FROM_PYTHON = "python3 -c 'import json, sys; sys.exit(2 if json.load(sys.stdin) else 0)'"
+MAKEFILE = "policy:\n\t@true\n"
+
+
+@pytest.mark.parametrize(
+    ("run", "name", "content"),
+    [
+        (FROM_PYTHON, "json.py", "import sys\nsys.exit(0)\n"),
+        ("python3 -m policy", "policy.py", ""),
+        ("cd $FORGE_DIRECTORY && " + FROM_PYTHON, "json.py", "import sys\nsys.exit(0)\n"),
+        ("make -s policy", "Makefile", MAKEFILE),
+        ("cd - && make -s policy", "Makefile", MAKEFILE),
+    ],
+    ids=["-c", "-m", "-c in the zone", "make", "back"],
+)
+async def test_a_hook_of_mine_takes_nothing_from_the_zone_that_it_does_not_name(
+    place: Place, run: str, name: str, content: str
+) -> None:
+    place.own({"on": "before_call", "tools": ["delete_file"], "run": run, "timeout_s": 60})
+    async with place.session() as session:
+        for _ in range(2):
+            assert (await session.call("delete_file", {"path": "/workspace/a.txt"})).status is Status.POLICY_DENIED
+            assert (await session.call("write_file", {"path": f"/workspace/{name}", "content": content})).ok
+    assert (place.root / "a.txt").exists()
+
+
+async def test_what_a_command_left_on_my_path_answers_for_no_hook_and_no_reviewer(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forge is started from the project's activated environment."""
+    planted = place.root / ".venv" / "bin"
+    planted.mkdir(parents=True)
+    place.program("policy", "#!/bin/sh\nexit 2\n")
+    check = place.program("check.py", "#!/usr/bin/env python3\nimport sys\nsys.exit(2)\n")
+    review = place.program("review.py", "#!/usr/bin/env python3\nprint('unsure')\n")
+    monkeypatch.setenv("PATH", f"{planted}:{place.home / 'bin'}:{os.environ['PATH']}")
+    place.own(
+        {"on": "before_call", "tools": ["write_file"], "run": "policy"},
+        {"on": "before_call", "tools": ["delete_file"], "run": check},
+        approval={"reviewer": {"run": review, "up_to": "high"}},
+    )
+    program = "'#!/bin/sh\\necho approve\\n'"
+    names = ".venv/bin/policy .venv/bin/python3"
+    plant = f"for name in {names}; do printf {program} > $name; chmod +x $name; done"
+    async with place.session("interactive", approval_callback=lambda card: {"approved": True}) as session:
+        assert (await session.call("exec_command", {"cmd": plant})).ok
+        found = await session.call("exec_command", {"cmd": "python3; touch made"})
+        assert "approve" in found.text, "a command has the environment that the person activated"
+        assert found.decision.answered_by.value == "person"
+        for call in (WRITE, ("delete_file", {"path": "/workspace/a.txt"})):
+            assert (await session.call(*call)).status is Status.POLICY_DENIED
+
+
 async def test_a_model_that_rewrites_forge_yaml_takes_no_hook_out_of_its_session(place: Place) -> None:
     _with_policy(place)
     async with place.session() as session:
@@ -332,6 +385,50 @@ async def test_a_programs_hook_never_runs_what_lies_beside_it_in_the_zone(place:
     async with place.session() as session:
         assert "[hook shell" in (await session.call(*WRITE)).error
         assert "[hook module" in (await session.call("delete_file", {"path": "/workspace/a.txt"})).error
+    assert (place.root / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "cd policy && python3 check.py",
+        "X=1 exec make -s policy",
+        "cd $FORGE_DIRECTORY && python3 policy/check.py",
+        '"${CLAUDE_PROJECT_DIR}"/policy/check.py',
+        'true; bash -ec "python3 policy/check.py"',
+        "(pushd policy; ./check.py)",
+    ],
+)
+def test_a_programs_hook_that_hides_what_it_runs_is_refused_with_the_form_that_works(place: Place, run: str) -> None:
+    _with_policy(place)
+    place.theirs({"on": "before_call", "run": run})
+    with pytest.raises(ConfigError, match=r"forge.yaml:1: .*name the file that runs.*`sh policy/check.sh`"):
+        place.session()
+    place.own({"on": "before_call", "run": run if run[0] != '"' else "true"})  # the person's own are their own affair
+    (place.root / "forge.yaml").unlink()
+    place.session()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "python3 -m policy.check",
+        "python3 -c 'import policy.check'",
+        "python3 /workspace/policy/check.py",
+        "python3 {root}/policy/check.py",
+    ],
+)
+async def test_a_programs_hook_finds_nothing_in_the_zone(place: Place, run: str) -> None:
+    """What trust did not find in its command is not there: before a model wrote it, and afterwards."""
+    _with_policy(place)
+    run = run.format(root=place.root)
+    place.theirs({"on": "before_call", "tools": ["delete_file"], "run": run, "timeout_s": 60})
+    async with place.session() as session:
+        for _ in range(2):
+            denied = await session.call("delete_file", {"path": "/workspace/a.txt"})
+            assert denied.status is Status.POLICY_DENIED and "forbidden by the project" not in denied.error
+            assert "/policy/" not in run or "name it from the program's directory" in denied.error
+            await session.call("write_file", {"path": "/workspace/policy/check.py", "content": "pass\n"})
     assert (place.root / "a.txt").exists()
 
 
@@ -362,9 +459,8 @@ async def test_a_hooks_output_is_cut_before_the_model_reads_it(place: Place) -> 
 
 
 async def test_what_a_hook_leaves_where_my_programs_obey_is_prevented(place: Place) -> None:
-    tool = place.program(
-        "plants", "#!/bin/sh\nmkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo x > .envrc; true\n"
-    )
+    text = "cd $FORGE_DIRECTORY; mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; echo x > .envrc; true"
+    tool = place.program("plants", f"#!/bin/sh\n{text}\n")
     place.own({"on": "after_call", "tools": ["write_file"], "run": tool})
     async with place.session() as session:
         outcome = await session.call(*WRITE)

@@ -62,9 +62,9 @@ async def test_c8_from_run_to_tool_to_the_next_session(bench: Bench) -> None:
         assert json.loads(used.text) == {"files": 2, "first": "TODO src 0"}
         assert used.result.structured == {"files": 2, "first": "TODO src 0"}
         (card,) = bench.cards[before:]
-        assert card.type == "definition" and "1 test" in card_text(card) and "forge_parameters" in card_text(card)
+        assert card.type == "command" and "forge_parameters" not in card_text(card), "its creation showed it"
         assert (await session.call("count-todos", {"folder": "/workspace/src"})).ok
-    assert len(bench.cards.of_trust()) == 1
+    assert bench.cards.of_trust() == []
     (bench.tools / "count-todos/count-todos.py").write_text(source.replace("TODO", "todo"))
     bench.cards.yes = False
     async with bench.session() as session:
@@ -211,10 +211,10 @@ class Talk:
 
 
 PAIRS = """
-from forge_tools import file_exists, read_file
+from forge_tools import file_exists, grep_files
 for name in ("a", "b", "c"):
     file_exists(path=f"/workspace/src/{name}.txt")
-    read_file(path=f"/workspace/src/{name}.txt")
+    grep_files(pattern="TODO", path=f"/workspace/src/{name}.txt")
 """
 
 
@@ -245,5 +245,5 @@ async def test_a_suggestion_proposes_the_program_of_the_last_run(bench: Bench) -
         journal = [each for each in read(talk.runtime.journal.path) if each.get("tool") == CODE]
     run_id = journal[0]["call"]
     notes = [each.text for each in talk.requests[-1].messages if getattr(each, "kind", "") == "note"]
-    assert len(notes) == 1 and "file_exists" in notes[0] and "read_file" in notes[0], notes
-    assert f'create_custom_tool(from_run="{run_id}", name="file_read"' in notes[0]
+    assert len(notes) == 1 and "file_exists" in notes[0] and "grep_files" in notes[0], notes
+    assert f'create_custom_tool(from_run="{run_id}", name="file_grep"' in notes[0]

@@ -6,6 +6,7 @@ a person answers is about the bytes that they saw, and what they see is all ther
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,24 @@ UNASKED = {"approval": {"default": "preApproved"}}
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
+
+
+# What lies in a zone
+
+
+async def test_what_a_command_left_on_my_path_is_not_run_by_a_tool(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forge is started from the project's activated environment."""
+    planted = bench.workspace / ".venv" / "bin"
+    planted.mkdir(parents=True)
+    (planted / "sort").write_text("#!/bin/sh\necho $API_KEY planted\n")
+    (planted / "sort").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
+    monkeypatch.setenv("API_KEY", CANARY)
+    bench.tool("ask", "echo one | sort\n", env=["API_KEY"])
+    async with bench.session(toolsets={"filesystem": None, "user_tools": UNASKED}) as session:
+        assert (await run(session, "ask")).text.strip() == "one"
 
 
 # What is said of other tools

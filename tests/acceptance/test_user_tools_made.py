@@ -492,11 +492,14 @@ async def test_c13_go_where_there_is_none(bench: Bench) -> None:
     assert [card.tool for card in bench.cards] == ["create_custom_tool"]
 
 
+SAYS_RESULT = {"arguments": {}, "expect": {"stdout_matches": "."}}
+
+
 async def test_c13_a_template_runs_once_it_has_a_test(bench: Bench) -> None:
     async with bench.session() as session:
         for language in ("python", "shell"):
             asked = {"name": f"a_{language}", "description": f"The {language} example", "language": language}
-            assert (await session.call("create_custom_tool", {**asked, "tests": [{"arguments": {}}]})).ok
+            assert (await session.call("create_custom_tool", {**asked, "tests": [SAYS_RESULT]})).ok
             outcome = await run(session, f"a_{language}")
             assert outcome.ok and outcome.text, outcome.text
         assert offered(session) == ["a_python", "a_shell"]
@@ -507,7 +510,42 @@ async def test_c13_a_person_makes_a_tool_that_needs_no_test(bench: Bench) -> Non
         asked = {"name": "mine", "description": "Says mine", "language": "shell", "source": "echo mine\n"}
         assert (await session.call("create_custom_tool", asked, caller="human")).ok
         assert (await session.call("mine", {}, caller="human")).text == "mine\n"
-        assert "no tests" in card_text(bench.cards.last) and "provenance: manual" in card_text(bench.cards.last)
+        made, called = bench.cards
+        assert "it has no tests" in made.warnings and "echo mine" in made.diff
+        assert "echo mine" not in card_text(called), "what was just read is not shown again"
+
+
+async def test_a_whole_manifest_one_card_and_how_arguments_arrive(bench: Bench) -> None:
+    """What was shown when it was made is trusted when it first runs, as long as nobody changed it."""
+    out = {**parameter("out", "string"), "path": "write", "required": True}
+    loud = {**parameter("loud", "boolean")}
+    asked = {
+        "name": "stamp",
+        "description": "Writes a stamp",
+        "language": "shell",
+        "source": 'printf stamped > "${1#--out=}"\necho "{\\"n\\": $#}"\n',
+        "parameters": [out, loud],
+        "tests": [{"arguments": {"out": "/workspace/x"}, "expect": {"json": {"n": 1}}}],
+        "zones": {"workspace": "rw"},
+        "output": "json",
+        "timeout": 5,
+    }
+    async with bench.session() as session:
+        made = await session.call("create_custom_tool", asked)
+        assert made.ok and "--out=STRING, --loud or nothing" in made.text and "Call run_custom_tool" in made.text
+        manifest = (bench.home / "tools" / "stamp" / "tool.yaml").read_text()
+        assert "workspace: rw" in manifest and "output: json" in manifest and "timeout: 5" in manifest
+        ran = await run(session, "stamp", {"out": "/workspace/made.txt", "loud": True})
+        assert ran.ok and ran.result.structured == {"n": 2}, ran.text
+        created, called = bench.cards
+        assert any("a yes also trusts these files" in each for each in created.warnings)
+        assert "printf stamped" not in card_text(called)
+        other = {**asked, "name": "other", "description": "Something else", "source": "echo '{\"n\": 1}'\n"}
+        assert (await session.call("create_custom_tool", other)).ok
+        source = bench.home / "tools" / "other" / "other.sh"
+        source.write_text(source.read_text() + "# edited\n")
+        assert (await run(session, "other", {"out": "/workspace/y"})).ok
+        assert "# edited" in card_text(bench.cards.last), "somebody changed it since"
 
 
 async def test_c14_what_is_missing_is_said_and_nothing_is_written(bench: Bench) -> None:
@@ -529,7 +567,14 @@ async def test_c14_what_is_missing_is_said_and_nothing_is_written(bench: Bench) 
             ({"parameters": [{"name": "a"}]}, "parameters[0]."),
             ({"tests": [{"expects": {}}]}, "did you mean 'expect'?"),
             ({"version": ""}, "version"),
-            ({"network": True}, "network"),
+            ({"netwrok": True}, "netwrok"),
+            ({"zones": {"workspace": "rx"}}, "zones.workspace"),
+            ({"tests": [{"arguments": {}}]}, "tests[0].expect: a test says what must come out"),
+            ({"tests": [{"arguments": {}, "expect": {"exit_code": 0}}]}, "tests[0].expect"),
+            (
+                {"parameters": [{**parameter("out", "string"), "path": "write"}]},
+                'parameters[0].path: write needs a zone that the tool may write; add zones: {"workspace": "rw"}',
+            ),
         ]:
             outcome = await session.call("create_custom_tool", {"name": "x", "description": "d", **more})
             assert outcome.status == "input_invalid" and said in outcome.text, outcome.text

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="full walls need bu
 GO = 'package main\n\nimport (\n\t"fmt"\n\t"os"\n)\n\nfunc main() { fmt.Println("hello", os.Args[1:]) }\n'
 WITNESS = 'echo ran >> "$FORGE_WORKSPACE/ran"\n'
 RW = {"zones": {"workspace": "rw"}}
+RAN = {"arguments": {}, "expect": {"stdout_matches": "^"}}
 _GO_KEPT = Path(__file__).parents[2] / "build" / "go-cache-of-tests"
 
 
@@ -466,7 +467,7 @@ async def test_c45_a_swap_between_card_and_run_changes_nothing_that_runs(bench: 
 
 
 async def test_c46_a_denial_runs_nothing_and_the_next_card_counts_it(bench: Bench) -> None:
-    bench.tool("x", WITNESS, tests=[{"arguments": {}}], **RW)
+    bench.tool("x", WITNESS, tests=[RAN], **RW)
     bench.cards.yes = False
     async with bench.session() as session:
         before = state(session, "x"), runs(bench)
@@ -545,7 +546,7 @@ async def test_c48_a_failing_test_ends_it_and_says_what_came_instead(bench: Benc
 async def test_c49_a_write_that_a_rule_allowed_does_not_inherit_trust(bench: Bench) -> None:
     writes = "{path: '/user_tools/**', access: [read, write], verdict: preApproved}"
     bench.rules(writes, "{tool: x, verdict: preApproved}")
-    bench.tool("x", WITNESS, tests=[{"arguments": {}}], **RW)
+    bench.tool("x", WITNESS, tests=[RAN], **RW)
     async with bench.session() as session:
         assert (await run(session, "x")).ok
         assert len(bench.cards) == 1
@@ -565,7 +566,7 @@ async def test_c49_a_write_that_a_rule_allowed_does_not_inherit_trust(bench: Ben
 
 
 async def test_c50_without_anybody_to_ask_it_says_what_to_do(bench: Bench) -> None:
-    bench.tool("x", WITNESS, tests=[{"arguments": {}}], **RW)
+    bench.tool("x", WITNESS, tests=[RAN], **RW)
     expected = "custom tool 'x' is not trusted; run: forge tools activate x"
     async with bench.session(approval_callback=None) as session:
         outcome = await run(session, "x")
@@ -809,7 +810,7 @@ async def test_a43_a_grant_ends_with_the_bytes_it_was_given_for(bench: Bench, ke
 async def test_invariant_01_approved_runs_once_and_denied_never(
     bench: Bench, approval: str | None, answer: bool
 ) -> None:
-    bench.tool("x", WITNESS, tests=[{"arguments": {}}], **RW)
+    bench.tool("x", WITNESS, tests=[RAN], **RW)
     bench.cards.yes = answer
     expected = approval == "approve_all" or (answer and approval != "auto_deny")
     async with bench.session(approval=approval) as session:

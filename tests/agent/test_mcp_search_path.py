@@ -1,4 +1,4 @@
-"""A server runs nothing out of a zone that it was not given, whatever stands first on the person's PATH."""
+"""A server runs no program of a zone that it does not name by its path, whatever stands first on the person's PATH."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ def test_path_entries_in_zones_that_were_not_given(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_bwrap() is None, reason="walls around servers need bubblewrap")
+@pytest.mark.parametrize("zones", [{}, {"workspace": "ro"}], ids=["no zone", "the zone"])
 async def test_a_program_that_a_worker_put_into_the_projects_environment_is_not_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zones: dict[str, str]
 ) -> None:
     root, home = tmp_path / "program", ForgeHome(tmp_path / "home")
     home.ensure()
@@ -49,7 +50,7 @@ async def test_a_program_that_a_worker_put_into_the_projects_environment_is_not_
     (root / ".venv" / "pyvenv.cfg").touch()
     (binaries / "clock").write_text(SERVER)
     (binaries / "clock").chmod(0o755)
-    (root / "forge.yaml").write_text(json.dumps({"mcp": {"servers": {"clock": {"command": "clock"}}}}))
+    (root / "forge.yaml").write_text(json.dumps({"mcp": {"servers": {"clock": {"command": "clock", "zones": zones}}}}))
     monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     let_servers_start(root, home)

@@ -67,7 +67,6 @@ async def test_names_in_forge_yaml_are_checked_once_their_servers_list_is_known(
     place.write({"git": {}, "docs": {"enabled": False}}, approval={"tools": said})
     async with place.open() as session:
         assert len(session.notices) == 1 and "approval.tools.nobody__x: no such tool" in session.notices[0]
-        session.refresh()
         assert place.warnings == [], "nobody knows yet what the server has"
         place.listed("git", "commit", "push")
         await session.look()

@@ -15,6 +15,7 @@ from tests.acceptance.mcp_bench import McpBench
 from tests.deadlines import LONG, within
 
 from golem_forge.agent import mcp_serve as module
+from golem_forge.agent import mcp_servers
 from golem_forge.agent.mcp_serve import serve_session
 from golem_forge.core.calls import LEFTOVERS, Outcome
 from golem_forge.core.errors import ForgeError
@@ -37,7 +38,7 @@ def names(host: module.SessionHost) -> set[str]:
 async def test_a_first_list_has_the_tools_of_a_server_that_was_never_asked_before(
     bench: McpBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_LIST_SECONDS", LONG)
+    monkeypatch.setattr(mcp_servers, "FIRST_LIST_SECONDS", LONG)
     bench.yaml({"echo": bench.ours("echo.py"), "absent": {"command": "/no/such/binary"}})
     bench.approve()
     async with serve_session(bench.workspace) as host:
@@ -49,7 +50,7 @@ async def test_a_first_list_has_the_tools_of_a_server_that_was_never_asked_befor
 async def test_a_server_that_says_nothing_delays_one_list_and_only_a_moment(
     bench: McpBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_LIST_SECONDS", 0.3)
+    monkeypatch.setattr(mcp_servers, "FIRST_LIST_SECONDS", 0.3)
     bench.yaml({"mute": bench.ours("hostile.py", "silent-start"), "waiting": bench.ours("echo.py")})
     bench.approve("mute")
     async with serve_session(bench.workspace) as host:
@@ -57,7 +58,7 @@ async def test_a_server_that_says_nothing_delays_one_list_and_only_a_moment(
         with within(0.3):
             await host.gathered()
         assert time.monotonic() - began > 0.2
-        monkeypatch.setattr(module, "FIRST_LIST_SECONDS", LONG)
+        monkeypatch.setattr(mcp_servers, "FIRST_LIST_SECONDS", LONG)
         with within(0.1):
             await host.gathered()
         assert "read_file" in names(host) and not [name for name in names(host) if "__" in name]

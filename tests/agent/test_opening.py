@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge import WorkerRuntime, open_session
+from golem_forge import Tool, ToolsetContext, WorkerRuntime, open_session
 from golem_forge.core.errors import ConfigError
 
 
@@ -71,3 +71,32 @@ async def test_zones_of_a_program_that_was_just_trusted_are_strange_no_more(tmp_
     runtime.ui.attach("a person")
     async with runtime:
         assert asked == ["trust"] and runtime.path.judge.strange_zones == frozenset()
+
+
+async def test_toolsets_of_others_are_taken_as_they_are_written(tmp_path: Path) -> None:
+    """An instance or the class, with or without the context, of Tools or plain functions."""
+
+    def plain(word: str) -> str:
+        """Says it."""
+        return word
+
+    class WithContext:
+        name = "ours"
+        config = None
+
+        def get_tools(self, ctx: ToolsetContext) -> list[Any]:
+            return [plain]
+
+    class Without:
+        def get_tools(self) -> list[Any]:
+            return [Tool("other", "Another one.", execute=plain)]
+
+    class Wrong:
+        def get_tools(self) -> Any:
+            return "plain"
+
+    (here := tmp_path / "here").mkdir()
+    async with open_session(here, tools=[WithContext, Without()], toolsets={}, home=tmp_path / "home") as session:
+        assert {"plain", "other"} <= {tool.name for tool in session.catalog.list()}
+    with pytest.raises(TypeError, match=r"Wrong\.get_tools gives must be a list of tools"):
+        open_session(here, tools=[Wrong()], toolsets={}, home=tmp_path / "home")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, cast
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge import ToolCall, create_ui_event_bus, tool
+from golem_forge import FunctionScript, ToolCall, Worker, create_ui_event_bus, tool
 from golem_forge.agent.history import History, recap
 from golem_forge.agent.messages import AssistantMessage, RequestedCall, ResultsMessage, UserMessage, unfenced
 from golem_forge.agent.recorded_sessions import replay
@@ -603,3 +605,63 @@ async def test_w42_a_worker_goes_on_after_the_kill(tmp_path: Path, python: Calla
     assert (result.response, effects.read_text()) == ("It may have run.", "a\n")
     assert isinstance(user, UserMessage) and user.text == "count, please" and isinstance(asked, AssistantMessage)
     assert isinstance(results, ResultsMessage) and results.results[0].text == "may have run before the crash"
+
+
+DYING = """
+import asyncio, os, sys
+from golem_forge import FunctionScript, Turn, TurnCall, Worker, WorkerRuntime, tool
+
+@tool(needs_approval=True)
+def sell(item: str) -> str:
+    return f"sold {item}"
+
+async def main():
+    calls = (TurnCall(tool="sell", args={"item": "mug"}),)
+    async with WorkerRuntime(
+        Worker(name="desk"), directory=sys.argv[1], home=sys.argv[2], tools=[sell],
+        model=FunctionScript(lambda request: Turn(calls=calls)), approval_callback=lambda request: os._exit(3),
+    ) as runtime:
+        await runtime.turn("sell a mug")
+
+asyncio.run(main())
+"""
+
+
+async def test_a_question_that_was_open_when_the_embedding_process_died_is_asked_again(tmp_path: Path) -> None:
+    (project := tmp_path / "project").mkdir()
+    home = tmp_path / "home"
+    died = subprocess.run([sys.executable, "-c", DYING, project, home], timeout=PATIENCE)
+    assert died.returncode == 3
+    sold: list[str] = []
+    asked: list[Any] = []
+
+    @tool(needs_approval=True)
+    def sell(item: str) -> str:
+        sold.append(item)
+        return f"sold {item}"
+
+    def answer(request: Any) -> dict[str, bool]:
+        asked.append(request.args)
+        return {"approved": True}
+
+    def says(request: Any) -> str:
+        return f"{len(request.messages)} messages"
+
+    async with WorkerRuntime(
+        Worker(name="desk"),
+        directory=project,
+        home=home,
+        tools=[sell],
+        model=FunctionScript(says),
+        approval_callback=answer,
+        resume="last",
+    ) as runtime:
+        assert asked == [], "nothing runs before somebody says so"
+        result = await runtime.go_on()
+        assert result is not None and result.success and asked == [{"item": "mug"}] and sold == ["mug"]
+        assert await runtime.go_on() is None
+        assert (await runtime.turn("and now?")).response == "5 messages"
+    async with WorkerRuntime(
+        Worker(name="desk"), directory=project, home=home, tools=[sell], model=FunctionScript(says), resume="last"
+    ) as runtime:
+        assert await runtime.go_on() is None and sold == ["mug"], "it is made once"

@@ -125,8 +125,8 @@ def test_an_unknown_delegate_is_a_load_error_W4(place: Place) -> None:
     place.worker("helper.worker", "bogus: 1")
     assert place.problems() == (
         "helper.worker:3: bogus: unknown key 'bogus'; known: allow_empty_input, attachment_policy, batch, budget, "
-        "compatible_models, description, input_schema, max_context_tokens, max_iterations, mode, model, name, "
-        "output_schema, sandbox, tool_format, toolsets",
+        "compatible_models, description, input_schema, max_context_tokens, max_iterations, mode, model, "
+        "model_settings, name, output_schema, sandbox, tool_format, toolsets",
         "main.worker:6: toolsets.workers.allow[1]: worker 'nope' not found in the program root, workers",
         "main.worker:6: toolsets.workers.allow[2]: worker '../../x.worker' lies outside the program",
     )

@@ -92,7 +92,8 @@ async def test_the_rounds_begin_anew_with_each_message_and_three_is_the_rule(
 async def test_a_turn_end_hook_knows_what_changed_and_is_content_when_it_is_mended(
     play: Any, hooks: Callable[..., Path]
 ) -> None:
-    hooks("turn_end", "cat >/dev/null; grep -q good new.txt || { echo 'new.txt is not good' >&2; exit 2; }")
+    look = "cat >/dev/null; grep -q good $FORGE_DIRECTORY/new.txt"
+    hooks("turn_end", f"{look} || {{ echo 'new.txt is not good' >&2; exit 2; }}")
     write = [calls(("write_file", {"path": "/workspace/new.txt", "content": word})) for word in ("bad", "good")]
     played = await play([write[0], "first", write[1], "second"])
     result = await played.runtime.turn("go")

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from tests.agent.conftest import WORKSPACE, calls
+from tests.deadlines import PATIENCE
 
+from golem_forge.agent import user_tools
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.storage.home import ForgeHome
@@ -25,6 +27,12 @@ MAKER = Worker(
 NO_MAKER = Worker(
     name="main", toolsets={"filesystem": {}, "search": {}, "user_tools": {"create": False}}, sandbox=WORKSPACE
 )
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search is waited for as long as it takes: no result depends on the machine."""
+    monkeypatch.setattr(user_tools, "_WAIT_S", PATIENCE)
 
 
 @pytest.fixture
@@ -85,22 +93,56 @@ async def test_read_grep_write_four_times_over_two_sessions_54(session: Callable
     (event,) = second.seen("toolSuggested")
     assert [each["name"] for each in event.wire["sequence"]] == ["read_file", "grep_files", "write_file"]
     assert event.wire["occurrences"] == 3, "said as soon as it is so"
+    assert len(told(second)) == 1, "in the turn that did it for the third time"
     third = await session("e", more=("Good morning.",))
-    assert told(third) == []
     await third.runtime.turn("hello")
     (event,) = third.seen("toolSuggested")
     read, grep, write = event.wire["sequence"]
     assert event.wire["occurrences"] == 5
-    assert (read["arguments"], read["parameters"]) == ({}, [{"argument": "path", "parameter": "path"}])
-    assert grep["arguments"] == {"pattern": "TODO"} and grep["parameters"] == read["parameters"], "one path, not two"
+    of_note = [{"argument": "path", "template": "/workspace/{name}.md"}]
+    assert (read["arguments"], read["parameters"], read["templates"]) == ({}, [], of_note)
+    assert grep["arguments"] == {"pattern": "TODO"} and grep["templates"] == of_note, "one path, not two"
     assert write["arguments"] == {"path": "/workspace/done.md"}
+    assert write["templates"] == [{"argument": "content", "template": "{name}\n"}]
     assert [(each["name"], each["type"], each["required"]) for each in event.wire["parameters"]] == [
-        ("path", "string", True),
-        ("content", "string", True),
+        ("name", "string", True)
     ]
     (line,) = told(third)
     assert "\n" not in line and "5 times in 3 sessions" in line and "create_custom_tool" in line
-    assert "grep_files(pattern=TODO, path=<path>)" in line
+    assert "grep_files(pattern=TODO, path=/workspace/<name>.md)" in line
+
+
+async def test_a_fresh_run_hears_of_it_before_its_third_repeat_ends(play: Callable[..., Any], home: ForgeHome) -> None:
+    """One turn a session, as `forge run TASK` has; and work that has nothing in common is never mentioned."""
+
+    async def ran(*turns: Any) -> Any:
+        played = await play([*turns, "Done."], worker=MAKER, home=home.path)
+        for name in "abc":
+            (Path(played.runtime.program.root) / f"{name}.md").write_text("TODO\n")
+        await played.runtime.turn("work")
+        await played.runtime.aclose()
+        return played
+
+    def steps(name: str) -> tuple[Any, ...]:
+        path = f"/workspace/{name}.md"
+        read, grep = calls(("read_file", {"path": path})), calls(("grep_files", {"pattern": "TODO", "path": path}))
+        return read, grep, calls(("write_file", {"path": f"/workspace/out/{name}.txt", "content": f"{name} is done\n"}))
+
+    for name in "ab":
+        played = await ran(*steps(name))
+        assert played.seen("toolSuggested") == [] and told(played) == []
+    third = await ran(*steps("c"))
+    notes = [
+        [each for each in request.messages if getattr(each, "kind", "") == "note"] for request in third.script.requests
+    ]
+    assert [len(each) for each in notes] == [0, 0, 1, 1], "before the last of its three calls"
+    assert "3 times in 3 sessions" in notes[-1][0].text
+
+    other = [("a.md", "x.txt", "one"), ("b.md", "deep/y.py", "def f(): ..."), ("c.md", "z", "a b c")]
+    for source, target, text in other:
+        given = {"path": f"/workspace/{target}", "content": text}
+        played = await ran(calls(("read_file", {"path": f"/workspace/{source}"})), calls(("write_file", given)))
+        assert played.seen("toolSuggested") == [] and told(played) == []
 
 
 async def test_a_session_that_does_something_else_hears_nothing_of_it(session: Callable[..., Any]) -> None:
@@ -164,8 +206,7 @@ async def test_the_tool_that_is_made_of_it_remembers_it_and_ends_it(
         "name": "tidy-note",
         "description": "Copies a note that still has something to do",
         "parameters": [
-            {"name": "path", "type": "string", "description": "the note", "required": True},
-            {"name": "content", "type": "string", "description": "what to write", "required": True},
+            {"name": "name", "type": "string", "description": "the note", "required": True},
         ],
     }
     unrelated = {"name": "csv2json", "description": "Converts a table"}

@@ -128,7 +128,23 @@ def test_what_is_there_already_is_not_overwritten(shell, inside, tmp_path):
     inside("export", "greet", "-o", str(tmp_path / "out"))
     (tmp_path / "out" / "greet" / "mine").write_text("x")
     ended = inside("export", "greet", "-o", str(tmp_path / "out"))
-    assert ended.code == 1 and "is different" in ended.err and (tmp_path / "out" / "greet" / "mine").exists()
+    assert (
+        ended.code == 1
+        and "no unchanged export of this tool" in ended.err
+        and (tmp_path / "out" / "greet" / "mine").exists()
+    )
+
+
+def test_an_earlier_export_makes_room_for_the_next(shell, inside, tmp_path):
+    make_tool(live(shell))
+    for more in ((), ("--skill",)):
+        out = tmp_path / ("skill" if more else "tool")
+        inside("export", "greet", "-o", str(out), *more)
+        source = live(shell) / "greet.py"
+        source.write_text(source.read_text() + "# newer\n")
+        assert inside("export", "greet", "-o", str(out), *more).code == 0
+        written = out / "greet" / "scripts" / "greet.py" if more else out / "greet" / "greet.py"
+        assert written.read_text().endswith("# newer\n") and len(list(out.iterdir())) == 1
 
 
 def test_a_skill_and_back_62(shell, elsewhere, tmp_path):
@@ -238,7 +254,7 @@ def test_a_stranger_cannot_steer_the_terminal(inside, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["import", "git+ssh://host.test/repo@" + "1" * 40], 2, "git+https"),
+        (["import", "git+http://host.test/repo@" + "1" * 40], 2, "git+https"),
         (["import", "git+https://me:canary-4711@host.test/repo@" + "1" * 40], 2, "user names and tokens"),
         (["import", "https://host.test/x.tar.gz"], 2, "is not a source"),
         (["import", "x\x1b[2J"], 2, "is not a source"),

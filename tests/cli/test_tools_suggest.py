@@ -38,12 +38,14 @@ def test_from_sessions_to_a_suggestion_and_away_again_54(shell):
     (found,) = shell("tools", "suggest", "--json").json["suggestions"]
     assert [each["name"] for each in found["sequence"]] == ["read_file", "grep_files", "write_file"]
     assert (found["occurrences"], found["sessions"], found["name"]) == (3, 3, "read_grep_write")
-    assert [each["name"] for each in found["parameters"]] == ["path", "content"]
+    assert [each["name"] for each in found["parameters"]] == ["name"]
     assert found["sequence"][1]["arguments"] == {"pattern": "TODO"}
     said = shell("tools", "suggest").out
     key = found["key"]
     assert said.startswith(f"{key}  read_file → grep_files → write_file\n  seen 3 times in 3 sessions")
-    assert 'grep_files  pattern="TODO" path=<path>' in said and "forge tools new read_grep_write" in said
+    assert (
+        'grep_files  pattern="TODO" path="/workspace/{name}.md"' in said and "forge tools new read_grep_write" in said
+    )
 
     ended = shell("tools", "suggest", "--dismiss", key)
     assert ended.code == 0 and "--restore" in ended.out

@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 from tests.compat.pinned import pinned
@@ -51,6 +51,8 @@ def told(value: Any, shown: Callable[[str, str], bool]) -> dict[str, Any]:
     """`shown(class, name)`: whether an attribute of a class is a promise."""
     if isinstance(value, enum.EnumType):
         return {"kind": "enum", "values": {name: member.value for name, member in value.__members__.items()}}
+    if is_typeddict(value):
+        return {"kind": "mapping", "keys": sorted(value.__annotations__)}
     if inspect.isclass(value):
         return told_class(value, shown)
     if callable(value):

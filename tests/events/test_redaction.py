@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import string
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from golem_forge.events.redaction import Redactor, StreamRedactor
@@ -273,21 +272,59 @@ def test_a_secret_split_across_chunks_is_found(size: int) -> None:
     assert feed(stream_redactor(), chunks) == ("one [secret KEY] two hunter2hunter [secret KEY][secret KEY] /w/x end")
 
 
-def test_a_stream_holds_back_no_more_than_it_must() -> None:
-    stream = StreamRedactor(redactor(KEY="hunter2hunter2"))
-    assert stream.feed("plain text") == "plain text"
-    assert stream.feed(" the hun") == " the "
-    assert stream.feed("ger") == "hunger"
-    held = sum(len(stream.feed(letter)) for letter in string.ascii_letters * 50)
-    assert held > len(string.ascii_letters) * 50 - 30
+@pytest.mark.parametrize("by_lines", [False, True])
+@given(
+    st.lists(st.text(alphabet="hunter2 :\n%6/srvap", max_size=20) | st.just("x" * 300), max_size=8),
+    st.sampled_from(["hunter2hunter2", "h:n r2h", "%68%75%6E%74"]),
+)
+@example(["x hunter2"], "hunter2hunter2")
+@example(["x" * 300, "x" * 300 + "hunter2", "hunter"], "hunter2hunter2")
+@settings(max_examples=200, deadline=None)
+def test_what_is_held_back_says_nothing_of_a_secret(by_lines: bool, chunks: list[str], secret: str) -> None:
+    """Every text without the whole secret comes piece by piece as if another one of its length were kept."""
+    guessed, other = redactor(KEY=secret), redactor(KEY="q" * len(secret))
+    for made in (guessed, other):
+        made.add_path("/srv/app" if made is guessed else "/qqq/qqq", "/w")
+    assume(guessed.text("".join(chunks)) == "".join(chunks))
+    streams = [StreamRedactor(made, by_lines=by_lines) for made in (guessed, other)]
+    shown = [[*map(stream.feed, chunks), stream.finish()] for stream in streams]
+    assert shown[0] == shown[1]
+    assert "".join(shown[0]) == "".join(chunks)
 
 
-@pytest.mark.parametrize("chunk", ["x" * 100_000, "hunter2" * 5000])
+@pytest.mark.parametrize(
+    ("chunks", "shown"),
+    [
+        (["Password: "], ["Password: "]),
+        ([">>> ", "1", "\n"], [">>> ", "", "1\n"]),
+        (["Go on? [y/N]", "\nlogin:", " $"], ["Go on? [y/N]", "\nlogin:", " $"]),
+        (["\x1b[1mName\x1b[0m"], ["\x1b[1mName\x1b[0m"]),
+        (["\r10 %", "\r20 %", "\r30 %\n"], ["\r10 ", "%\r20 ", "%\r30 %\n"]),
+        (["to hunter2hunter2\n", "hunter2hun", "ter2 "], ["to [secret KEY]\n", "", "[secret KEY] "]),
+        (["my correct ", "horse staple, yes "], ["my correct ", "[secret WORDS], yes "]),
+        (["my correct hor", "se staple ", "horse staple "], ["my correct ", "[secret WORDS] ", "horse staple "]),
+        (["my correct horse staple"], ["my "]),
+    ],
+)
+def test_questions_and_whole_words_are_shown_at_once(chunks: list[str], shown: list[str]) -> None:
+    stream = StreamRedactor(redactor(KEY="hunter2hunter2", WORDS="correct horse staple"))
+    assert [stream.feed(chunk) for chunk in chunks] == shown
+
+
+@pytest.mark.parametrize("chunk", ["x" * 100_000, "hunter2" * 5000, "/srv/app" * 5000, "x"])
 def test_what_a_stream_holds_is_bounded(chunk: str) -> None:
-    stream = StreamRedactor(redactor(KEY="hunter2hunter2"))
-    shown = "".join(stream.feed(chunk) for _ in range(3))
-    assert len(stream.finish()) <= 2 * len("hunter2hunter2") + len("[secret KEY]")
+    made = stream_redactor()
+    stream = StreamRedactor(made)
+    shown = "".join(stream.feed(chunk) for _ in range(2000 if chunk == "x" else 3))
+    assert len(stream.finish()) <= 2 * made.reach + len("[secret KEY]")
     assert "hunter2hunter2" not in shown
+
+
+def test_base64_in_lines_that_come_one_by_one_is_found() -> None:
+    secret = "correct-horse-battery-staple-" * 2
+    lines = base64.encodebytes(secret.encode()).decode().splitlines(keepends=True)
+    assert len(lines[-1]) < 16
+    assert feed(redactor(KEY=secret), ["<\n", *lines, ">"]).replace("[secret KEY]", "").split() == ["<", ">"]
 
 
 @pytest.mark.parametrize(

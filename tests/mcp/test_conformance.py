@@ -48,6 +48,15 @@ def test_the_baseline_is_exact(script: Any, problems: tuple[str, ...], baseline:
     )
 
 
+def test_warnings_are_printed_and_fail_nothing(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    warned = script.Found(
+        side="server", revision="2025-11-25", scenario="ping", problems=(), warnings=("check: should say more",)
+    )
+    assert script.judged([script.show(warned)], {"server": frozenset(), "client": frozenset()}) == 0
+    told = capsys.readouterr().out
+    assert "warning: check: should say more" in told and "1 warnings" in told
+
+
 def test_a_run_that_ran_nothing_is_no_success(script: Any) -> None:
     assert script.judged([], {"server": frozenset(), "client": frozenset()}) == 1
 

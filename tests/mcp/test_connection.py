@@ -97,6 +97,47 @@ async def test_the_first_start_of_a_program_may_take_longer_and_its_last_words_a
         await until(lambda: late in [status.error for status in rig.told], "the second start is not the first")
 
 
+NPM = """
+import os, sys, time
+if os.path.exists("/workspace/tried"):
+    time.sleep(3600)
+open("/workspace/tried", "w").close()
+for line in sys.argv[1:]:
+    print(line, file=sys.stderr)
+sys.exit(1)
+"""
+
+
+@pytest.mark.usefixtures("quick_tries")
+@pytest.mark.parametrize(
+    ("lines", "said", "hint"),
+    [
+        (
+            ("npm error code E404", "npm error 404 Not Found - GET /nothing", "a log is in /tmp/x"),
+            "the server ended with exit code 1; its stderr: npm error code E404 | npm error 404 Not Found",
+            "",
+        ),
+        (("npm error code SELF_SIGNED_CERT_IN_CHAIN",), "SELF_SIGNED_CERT_IN_CHAIN", "NODE_EXTRA_CA_CERTS"),
+        (("ModuleNotFoundError: No module named 'golem_forge'",), "golem_forge", "`sandbox.read` of your own config"),
+    ],
+)
+async def test_why_the_first_start_failed_is_told_after_later_ones(
+    ground: Ground, loop_time: LoopTime, lines: tuple[str, ...], said: str, hint: str
+) -> None:
+    spec = ground.spec("bad", args=("-S", "-c", NPM, *lines))
+    async with pooled(ground, spec) as rig:
+        rig.pool.begin()
+        waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
+        await until(lambda: said in rig.pool.status("bad").error or len(rig.states("bad")) > 2)
+        await until(lambda: rig.states("bad")[-1] is ServerState.CONNECTING)
+        loop_time.skip(121)
+        with pytest.raises(ForgeError) as failed:
+            await waiting
+        assert "the first start: " in failed.value.message and said in failed.value.message
+        assert hint in failed.value.message
+        assert hint or "`" not in failed.value.message
+
+
 async def test_a_program_that_answered_before_has_no_longer_start(ground: Ground, loop_time: LoopTime) -> None:
     async with pooled(ground, ground.spec("bad", env=LOG)) as rig:
         await rig.pool.wait_connected("bad")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.events.redaction import Redactor, redact_truncated
+from golem_forge.events.redaction import Redactor, redact_start
 from golem_forge.tools.context import ToolContext
 
 CANARY = "canary-51c0ffee-canary"
@@ -56,9 +56,19 @@ async def test_grep_files_without_walls_cuts_a_line_without_its_secrets(
     assert "x" * (before - 6) in result.text
 
 
-def test_only_an_end_that_may_be_a_secret_is_dropped() -> None:
+async def test_a_line_that_is_cut_says_nothing_of_a_secret(call: Any, workspace: Path) -> None:
+    for guess in (CANARY[:9], CANARY[:8] + "#", CANARY[:-1], "#" * 9):
+        line = "needle" + "x" * 485 + guess
+        (workspace / "a.txt").write_text(line + "#" * 500 + "\n")
+        result = await call("grep_files", pattern="needle", mode="lines")
+        assert result.value["matches"][0]["text"] == (line + "#" * 9)[:500]
+
+
+def test_only_a_whole_secret_is_dropped() -> None:
     redactor = Redactor()
-    assert redact_truncated("canary-51", redactor) == "canary-51"
+    assert redact_start("canary-51", 8, redactor) == "canary-5"
     redactor.add_secret("TOKEN", CANARY)
-    assert redact_truncated(f"a canary, {CANARY} and canary-51", redactor) == "a canary, [secret TOKEN] and "
-    assert redact_truncated("nothing of it", redactor) == "nothing of it"
+    text = f"a canary, {CANARY} and canary-51"
+    assert redact_start(text, len(text), redactor) == "a canary, [secret TOKEN] and canary-51"
+    assert redact_start(text, 10 + len(CANARY), redactor) == "a canary, [secret TOKEN]"
+    assert redact_start(text, 9 + len(CANARY), redactor) == "a canary, "

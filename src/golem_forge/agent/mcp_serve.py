@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.mcp_servers import attach_servers
@@ -21,10 +21,8 @@ from golem_forge.agent.worker_scope import guest_orchestrator
 from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall
 from golem_forge.core.effects import Verb
-from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.mcp.client.model import ServerState
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.server.approval import ClientApproval, OnceApproval
 from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls, ServedOffers
@@ -38,9 +36,6 @@ from golem_forge.toolsets.client import ClientRequests
 if TYPE_CHECKING:
     from golem_forge.config.approval_modes import ApprovalMode
     from golem_forge.events.envelope import Event
-
-FIRST_LIST_SECONDS: Final = 5.0
-"""How long a client's first list waits, once, for servers that were never asked before what they offer."""
 
 
 @contextlib.asynccontextmanager
@@ -80,27 +75,8 @@ class SessionHost:
 
     async def gathered(self) -> None:
         if self._gathering is None:
-            self._gathering = asyncio.create_task(self._gather())
+            self._gathering = asyncio.create_task(self.session.wait_listed())
         await asyncio.shield(self._gathering)
-
-    async def _gather(self) -> None:
-        servers, tools = self.session.servers, self.session.scope.server_tools
-        if servers is None or tools is None:
-            return
-
-        async def listed(name: str) -> None:
-            with contextlib.suppress(ForgeError):  # its state says why; the others are listed all the same
-                await tools.wait_connected(name)
-
-        pool = servers.pool
-        unlisted = [name for name in pool.names() if tools.sees(name) and pool.listing(name) is None]
-        asked = [
-            asyncio.create_task(listed(name)) for name in unlisted if pool.status(name).state is ServerState.CONNECTING
-        ]
-        if asked:
-            _, late = await asyncio.wait(asked, timeout=FIRST_LIST_SECONDS)
-            for each in late:
-                each.cancel()
 
     def offered(self) -> tuple[Tool, ...]:
         self.session.refresh()

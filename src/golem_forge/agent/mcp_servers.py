@@ -20,6 +20,7 @@ next such server outside of every worker's walls, while its card says that the s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -46,7 +47,7 @@ from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.events.serialization import iso_time
 from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.manifest import ManifestCache, ReadOnlyManifestCache
-from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerStatus
+from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerState, ServerStatus
 from golem_forge.mcp.client.pool import Pool
 from golem_forge.mcp.client.prompts import passing_tools
 from golem_forge.mcp.client.resources import ServerAccess
@@ -64,6 +65,8 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind
 
 MCP_JSON: Final = ".mcp.json"
+FIRST_LIST_SECONDS: Final = 5.0
+"""How long a first list of tools waits for servers that were never asked before what they offer."""
 AskForm = Callable[[ElicitationForm, ToolContext], Awaitable[FormAnswer]]
 Sampler = Callable[[SamplingRequest], Awaitable[SamplingAnswer]]
 """Asks the model of one worker."""
@@ -82,6 +85,7 @@ class SessionServers:
         self.unchecked = server_tool_approvals(session_state.program)
         """What forge.yaml says about tools of servers whose lists nobody has seen yet, by name."""
         self._started = False
+        self._waited_for: set[str] = set()
         root = session_state.program.root
         self._config = tuple(map(str, (root / PROGRAM_FILE, root / MCP_JSON, session_state.home.config)))
         self._files = self._stamps()
@@ -147,6 +151,27 @@ class SessionServers:
         self.sync(scope)
         return True
 
+    async def wait_listed(self, scope: WorkerScope) -> None:
+        """Waits a moment, once for each, for servers of this worker that connect for the first time, then updates its
+        catalog. One that fails or is late keeps no other from being listed: its state says why."""
+        tools, pool = scope.server_tools, self.pool
+        if tools is None:
+            return
+
+        async def listed(name: str) -> None:
+            with contextlib.suppress(ForgeError):
+                await tools.wait_connected(name)
+
+        unlisted = [name for name in pool.names() if tools.sees(name) and pool.listing(name) is None]
+        new = [name for name in unlisted if pool.status(name).state is ServerState.CONNECTING]
+        asked = [asyncio.create_task(listed(name)) for name in new if name not in self._waited_for]
+        self._waited_for.update(new)
+        if asked:
+            _, late = await asyncio.wait(asked, timeout=FIRST_LIST_SECONDS)
+            for each in late:
+                each.cancel()
+        self.sync(scope)
+
     def set_sampler(self, worker: str, sampler: Sampler) -> None:
         """How the model of a worker is asked on behalf of a server."""
         self._samplers[worker] = sampler
@@ -156,6 +181,15 @@ class SessionServers:
         if not self._started:
             self._started = True
             self.pool.begin()
+
+    def look(self) -> None:
+        """Outside the event loop too: what is known of servers without waiting counts."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            self.pool.load_cached()
+        else:
+            self.begin()
 
     async def refresh(self) -> bool:
         """Before whatever may use a server: edited config counts, changed definitions are put before a person. True:

@@ -40,7 +40,7 @@ from golem_forge.events.journal_files import (
     open_locked,
     sessions_dir,
 )
-from golem_forge.events.journal_reader import events_after
+from golem_forge.events.journal_reader import events_after, read
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.storage.private_file import read_private, write_private
 
@@ -168,6 +168,19 @@ def replay(
     `home`: where ids are looked for, instead of FORGE_HOME.
     """
     return _recorded_events(_journal_of(session, home), after, limit)
+
+
+def replay_thoughts(session: Any, *, home: ForgeHome | Path | str | None = None) -> dict[int, list[tuple[str, str]]]:
+    """Number of an event → what models thought right after it: the id of the worker, and its words. No event has them;
+    they are part of the history."""
+    found: dict[int, list[tuple[str, str]]] = {}
+    last = 0
+    for record in read(_journal_of(session, home)):
+        last = record.get("seq") or last
+        message = record.get("message") if record.get("type") == "history" else None
+        if isinstance(message, dict) and (thinking := message.get("thinking")):
+            found.setdefault(last, []).append((str(record.get("workerId", "")), str(thinking)))
+    return found
 
 
 def _journal_of(session: Any, home: ForgeHome | Path | str | None) -> Path:

@@ -171,9 +171,11 @@ def resume(
     root: Path | str = "",
     redact: Callable[[Any], Any] | None = None,
     journals: SessionJournals | None = None,
+    asks_again: bool = False,
 ) -> Resumed:
     """`root`: the program whose `last` is meant; `redact` stands before everything that is recorded from now on.
-    `journals`: where the journal is, if not in `home`; `reference` is a whole id then."""
+    `journals`: where the journal is, if not in `home`; `reference` is a whole id then. `asks_again`: who was asked when
+    the other process died is there again; the turn stays open for them."""
     past = _RecordedPast()
     if journals is not None:
         session_id, reopened = reference, journals.reopen(reference, redact, past.take)
@@ -181,7 +183,7 @@ def resume(
         found = find_session(home, reference, root=root)
         if not found.worker:
             raise NothingToResume(found.id)
-        session_id, reopened = found.id, reopen(home, found.id, redact=redact, take=past.take)
+        session_id, reopened = found.id, reopen(home, found.id, redact=redact, take=past.take, asks_again=asks_again)
     try:
         journal, facts = reopened.journal, past.facts
         if facts is None:

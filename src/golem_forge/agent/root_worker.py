@@ -14,7 +14,7 @@ or a file that the worker does not take, a missing model and an interrupt are Ru
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,7 +53,7 @@ from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.storage.home import ForgeHome
-from golem_forge.tools.tool import Tool
+from golem_forge.tools.factory import GivenTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class RuntimeOptions:
     remembers: bool = False
     """Whether the mode counts that the person chose for this directory."""
     resume: str = ""
-    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tools: Sequence[GivenTool] = ()
     journal: bool | SessionJournals = True
     needs_model: bool = True
     """False: without a model it starts all the same, and tools can be called by hand; one that is named is opened
@@ -127,7 +127,10 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
         root = program_root(asked.start_directory) if asked.resume == LAST else ""
         journals = None if isinstance(asked.journal, bool) else asked.journal
         redact = session_bus.redactor.value
-        resumed = resume(asked.home.path, asked.resume, root=root, redact=redact, journals=journals)
+        asks_again = asked.callback is not None  # a program that embeds the session; a person at a UI says what is next
+        resumed = resume(
+            asked.home.path, asked.resume, root=root, redact=redact, journals=journals, asks_again=asks_again
+        )
     directory = Path(resumed.directory) if resumed else asked.start_directory
     options = SessionOptions(
         home=asked.home,

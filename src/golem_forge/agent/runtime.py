@@ -75,7 +75,7 @@ from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
-from golem_forge.tools.factory import as_tools
+from golem_forge.tools.factory import GivenTool, as_tools
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.plan import SessionPlans, plan_as_task
@@ -115,7 +115,7 @@ class WorkerRuntime:
         home: Path | str | None = None,
         overrides: Sequence[str] = (),
         resume: str = "",
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        tools: Iterable[GivenTool] = (),
         journal: bool | SessionJournals = True,
         needs_model: bool = True,
         default_mode: Literal["single", "chat"] = "single",
@@ -237,8 +237,9 @@ class WorkerRuntime:
         return result
 
     async def turn(self, text: str, attachments: Sequence[AttachmentInput] = (), *, by: str = "") -> RunResult:
-        """One input, one answer; the session goes on. In plan mode the input `go` ends it and starts the work. `by`:
-        who says it, where several people may."""
+        """One input, one answer; the session goes on. A question that was open when another process died is asked again
+        first. In plan mode the input `go` ends it and starts the work. `by`: who says it, where several people may."""
+        await self.go_on()
         if self.controller.mode is ApprovalMode.PLAN and _GO.fullmatch(text):
             self.leave_plan("go")
             text = plan_as_task(self.path.parts.get(SessionPlans).get(self.path.worker))
@@ -246,8 +247,11 @@ class WorkerRuntime:
 
     async def go_on(self) -> RunResult | None:
         """Answers the turn that another process left open. None: there is none."""
-        turn = self._ready.resumed.open_turn if self._ready.resumed is not None else None
-        return None if turn is None else await continue_turn(self._ready, self.signal, turn)
+        resumed = self._ready.resumed
+        if resumed is None or (turn := resumed.open_turn) is None:
+            return None
+        resumed.open_turn = None
+        return await continue_turn(self._ready, self.signal, turn)
 
     @property
     def only_waits(self) -> bool:

@@ -66,7 +66,7 @@ from golem_forge.policy.rules.book import RuleBook
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.catalog import Catalog, CatalogError, DefinitionFormat
-from golem_forge.tools.factory import as_tool
+from golem_forge.tools.factory import GivenTool, as_tool
 from golem_forge.tools.tool import Mode, SourceKind, Tool, may_call
 from golem_forge.toolsets.client import ClientRequests, Partner
 from golem_forge.toolsets.tool_search import TOOL_SEARCH
@@ -125,10 +125,19 @@ class Session:
         return await self.call(undo_call(selected, redo=redo))
 
     def refresh(self) -> None:
-        """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself."""
+        """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself.
+        Waits for nothing: of a server that was never connected, `wait_listed` knows more."""
         self.scope.sync(self.user_tools)
         if self.servers is not None:
+            self.servers.look()
             self.servers.sync(self.scope)
+
+    async def wait_listed(self) -> None:
+        """Looks, and waits a few seconds for servers that were never asked before what they offer: from then on
+        `catalog` has their tools."""
+        await self.look()
+        if self.servers is not None:
+            await self.servers.wait_listed(self.scope)
 
     async def look(self, *names: str) -> None:
         """`refresh`, with what changed in the configuration; for calls of tools of these names. Waits for no server: a
@@ -280,7 +289,7 @@ class SessionActions:
 def open_session(
     directory: Path | str | Mapping[str, Any] = ".",
     *,
-    tools: Iterable[Tool | Callable[..., Any]] = (),
+    tools: Iterable[GivenTool] = (),
     toolsets: Mapping[str, Any] | None = None,
     approval: ApprovalMode | str | None = None,
     approval_mode: ApprovalMode | str | None = None,
@@ -305,9 +314,7 @@ def open_session(
     return session
 
 
-def open_planned_session(
-    plan: SessionPlan, options: SessionOptions, tools: Iterable[Tool | Callable[..., Any]] = ()
-) -> Session:
+def open_planned_session(plan: SessionPlan, options: SessionOptions, tools: Iterable[GivenTool] = ()) -> Session:
     """Opens a plan of the built-in worker. Opened dry, it leaves user tools and MCP servers to `agent.explain`."""
     session_state, place = open_session_state(plan, options), plan.root
     try:
@@ -393,7 +400,7 @@ def open_worker_manager(plan: SessionPlan, options: SessionOptions) -> WorkerMan
 class ToolRouter:
     def __init__(
         self,
-        tools: Session | ActionHost | Orchestrator | Catalog | Iterable[Tool | Callable[..., Any]],
+        tools: Session | ActionHost | Orchestrator | Catalog | Iterable[GivenTool],
         *,
         approval: ApprovalController | ApprovalMode | str | None = None,
         sandbox: Sandbox | None = None,
@@ -441,7 +448,7 @@ class ToolRouter:
         """What this caller is offered: `name`, `description` and schema as MCP, `anthropic` or `openai` spell them."""
         return builtins.list(self.catalog.definitions(shape, Caller(caller)))
 
-    def register(self, tool: Tool | Callable[..., Any]) -> None:
+    def register(self, tool: Tool | Callable[..., Any] | Mapping[str, Any]) -> None:
         """Adds a tool. Raises CatalogError for a name that is taken or a definition that cannot be offered."""
         added = as_tool(tool)
         if (bad := self._path.catalog.add_checked(added)) is not None:

@@ -14,7 +14,7 @@ the definition of `run_code` before it is used).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +22,7 @@ from golem_forge import toolsets
 from golem_forge.mcp.client.resources import McpResourcesToolset
 from golem_forge.sandbox.host import person_environ
 from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.factory import Toolset, ToolsetContext, as_tools
+from golem_forge.tools.factory import GivenTool, Toolset, ToolsetContext, as_tools
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
@@ -74,7 +74,7 @@ _BY_PEOPLE: Final = (create_undo_changes_tool(), create_unpublish_port_tool())
 
 
 def build_catalog(
-    tools: Iterable[Tool | Callable[..., Any]] = (),
+    tools: Iterable[GivenTool] = (),
     toolsets: Mapping[str, Any] | None = None,
     off: Iterable[str] = (),
 ) -> Catalog:

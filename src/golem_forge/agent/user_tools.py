@@ -42,11 +42,27 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import TooManyThreads, run_in_thread
 from golem_forge.toolsets.exec.result import first_wait
 from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
-from golem_forge.usertools.call_sequences import JournalTail, SessionCalls, TurnReader, recent_sessions
+from golem_forge.usertools.call_sequences import (
+    JournalTail,
+    Occurrence,
+    RepeatedSequence,
+    Segment,
+    SessionCalls,
+    TurnReader,
+    recent_sessions,
+)
 from golem_forge.usertools.catalog_sync import ToolSelection, UserTools
 from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
 from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools.suggestions import Suggestion, event_sequence_key, find_suggestions, line_for_model
+from golem_forge.usertools.suggestions import (
+    Suggestion,
+    begun_suggestion,
+    event_sequence_key,
+    find_suggestions,
+    line_for_model,
+    names_taken,
+    unsettled_sequences,
+)
 from golem_forge.usertools.workshop import Workshop, open_workshop
 
 if TYPE_CHECKING:
@@ -195,6 +211,9 @@ class ToolSuggestions:
         self._past: tuple[SessionCalls, ...] | None = None
         self._own = _SessionTurns(session_state)
         self._found: tuple[Suggestion, ...] = ()
+        self._nearly: tuple[RepeatedSequence, ...] = ()
+        """What was done often enough that once more makes it a habit."""
+        self._names: frozenset[str] = frozenset()
         self._search: asyncio.Future[tuple[Suggestion, ...]] | None = None
         self._waited = False
         """Only the first request may wait, for the first search."""
@@ -226,6 +245,7 @@ class ToolSuggestions:
             self._waited = True
             await self._settle()
         self._collect()
+        await self._look_at_begun()
         for suggestion in self._applicable(scope):
             if suggestion.key in self._sent:
                 continue
@@ -237,6 +257,32 @@ class ToolSuggestions:
                 _log.warning("a suggestion was not told: %s", error.message)
                 return
             self._workshop.suggestions.add(suggestion)
+
+    async def _look_at_begun(self) -> None:
+        """A turn that does for the third time what was done twice hears of it before it ends."""
+        if not self._nearly or self._search is not None:
+            return
+        with contextlib.suppress(TooManyThreads):
+            self._search = run_in_thread(self._find_begun)
+            await self._settle()
+            self._collect()
+
+    def _find_begun(self) -> tuple[Suggestion, ...]:
+        known = {each.key for each in self._found}
+        new = [
+            suggestion
+            for segment in self._own.unfinished()
+            if (
+                suggestion := begun_suggestion(
+                    [each for each in self._nearly if each.key not in known],
+                    Occurrence(self._session_state.id, segment),
+                    self._session_state.home,
+                    self._redactor.value,
+                    self._names,
+                )
+            )
+        ]
+        return (*self._found, *new)
 
     async def after_turn(self, scope: WorkerScope) -> None:
         if CREATE_TOOL_NAME not in scope.catalog:
@@ -294,14 +340,12 @@ class ToolSuggestions:
         elif own is None:
             return self._found
         store = ToolStore(self._session_state.home)
+        home, native = self._session_state.home, self._workshop.native
+        sessions = (*(own or ()), *self._past)
         try:
-            return find_suggestions(
-                self._session_state.home,
-                store,
-                (*(own or ()), *self._past),
-                native=self._workshop.native,
-                redact=self._redactor.value,
-            )
+            self._names = frozenset({*names_taken(store), *native})
+            self._nearly = tuple(unsettled_sequences(home, store, sessions, native=native, nearly=True))
+            return find_suggestions(home, store, sessions, native=native, redact=self._redactor.value)
         finally:
             store.close()
 
@@ -334,11 +378,14 @@ class _SessionTurns:
         self.suggested_before: frozenset[str] = frozenset()
         """What the session had been told before it was resumed."""
 
+    def unfinished(self) -> tuple[Segment, ...]:
+        """The last steps of turns that go on."""
+        self._read_records()
+        return self._turns.unfinished()
+
     def read_on(self) -> tuple[SessionCalls, ...] | None:
         """The session as far as its turns are over; None: as before."""
-        with contextlib.suppress(OSError):
-            for record in self._tail.records() if self._tail is not None else ():
-                self._turns.add(record)
+        self._read_records()
         if not self._read:
             self._read = True
             self.suggested_before = frozenset(map(event_sequence_key, self._turns.suggested))
@@ -348,6 +395,11 @@ class _SessionTurns:
             return None
         self._last = last
         return (SessionCalls(self._id, segments),)
+
+    def _read_records(self) -> None:
+        with contextlib.suppress(OSError):
+            for record in self._tail.records() if self._tail is not None else ():
+                self._turns.add(record)
 
 
 def session_suggestions(session_state: SessionState) -> ToolSuggestions:

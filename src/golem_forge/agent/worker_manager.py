@@ -61,6 +61,7 @@ from golem_forge.agent.worker_scope import (
 from golem_forge.config.run_block import GenerationSettings, Price
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.tools.factory import GivenTool
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.client import ClientRequests, Partner
@@ -194,7 +195,7 @@ class WorkerManager:
         task: str = "",
         worker_id: str = "",
         history: History | None = None,
-        more_tools: Iterable[Tool | Callable[..., Any]] = (),
+        more_tools: Iterable[GivenTool] = (),
         model_later: bool = False,
     ) -> WorkerRun:
         """`model`: empty means without one; tools can be called all the same. `model_later`: it is opened beside, since
@@ -238,7 +239,7 @@ class WorkerManager:
         self,
         worker: Worker,
         caller: WorkerRun | None,
-        more_tools: Iterable[Tool | Callable[..., Any]] = (),
+        more_tools: Iterable[GivenTool] = (),
         *,
         task: str = "",
         worker_id: str = "",

@@ -7,7 +7,8 @@
 
 Takes the checked layers; gives the `Hook`s that count, the person's first. Hooks of a program that is not trusted do
 not count, and `--set` names none. Refuses what could not hold: keys that have no effect at a point, `walls: host` in a
-program's file.
+program's file, and commands of a program that hide what they run (`cd`, `make`, `sh -c`): trust covers the files that a
+command names, and the hook starts in a copy of them.
 
 Threat: a file name is a stranger's word. `{paths}` becomes single-quoted words, so it must stand where quotes mean what
 they say: as a word of its own, not inside other quotes, and not in a command that is read twice.
@@ -52,10 +53,17 @@ ON_HOST: Final = "host"
 MOST_HOOKS: Final = 50
 _MOST_SECONDS: Final = 3600
 _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_ASSIGNMENT: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*=")
 _NOT_IN_A_NAME: Final = regex(r"[^A-Za-z0-9._-]+")
 _PATHS_BY_ITSELF: Final = regex(r"(?<![^\s;&|(])\{paths\}(?![^\s;&|)])")
 _READ_TWICE: Final = regex(r"`|<<|\(\(|\beval\b")
 """Where a quoted word is read a second time, or by other rules."""
+_LEADS_INTO_A_ZONE: Final = regex(r"\b(?:FORGE_DIRECTORY|CLAUDE_PROJECT_DIR)\b")
+_SHELLS: Final = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
+_RUNNERS: Final = frozenset({"make", "gmake", "just", "npm", "pnpm", "yarn", "tox", "nox"})
+"""Run what a file of the working directory says."""
+_BEFORE_A_COMMAND: Final = frozenset({"!", "{", "if", "then", "else", "elif", "while", "do", "exec", "env", "time"})
+_WORKS: Final = "name the file that runs, from the program's directory on, as in `sh policy/check.sh`"
 _CALLS: Final = frozenset({HookPoint.BEFORE_CALL, HookPoint.AFTER_CALL})
 _WITH_PATHS: Final = _CALLS | {HookPoint.TURN_END}
 _TELL_MODEL: Final = frozenset(
@@ -144,11 +152,12 @@ def _problems(said: dict[str, Any], *, own: bool) -> Iterator[tuple[str, str]]:
     if words is None:
         yield "run", "is no command of a shell: a quote is not closed"
         return
+    hidden = "" if own else _hidden_program(run)
     if not words:
-        yield "run", "names no program"
+        yield "run", hidden or "names no program"
         return
-    if PATHS in run:
-        yield from (("run", problem) for problem in _paths_problems(on, run))
+    found = list(_paths_problems(on, run)) if PATHS in run else []
+    yield from (("run", problem) for problem in found or [hidden] if problem)
     if said.get("walls") == ON_HOST:
         if not own:
             yield "walls", "only your own config.yaml may run a hook outside the walls"
@@ -158,6 +167,33 @@ def _problems(said: dict[str, Any], *, own: bool) -> Iterator[tuple[str, str]]:
             yield "run", "a hook outside the walls begins with the absolute path of its program"
     elif own and "/" in words[0] and not os.path.isabs(words[0]):
         yield "run", f"{words[0]!r} would be looked for in each project; write its absolute path"
+
+
+def _hidden_program(run: str) -> str:
+    """Why a program's command is refused: it runs files that trust cannot find in it. Empty: nothing is known against
+    it. What is not known here is not found when it runs: no hook starts in a zone."""
+    if found := _LEADS_INTO_A_ZONE.search(run):
+        return f"${found[0]} leads into a zone, where a model could change what runs; use it in a file, and {_WORKS}"
+    for name, rest in _simple_commands(run):
+        if name in ("cd", "pushd") and not (rest and os.path.isabs(rest[0])):
+            return f"a program's hook starts in a copy of the files that it names, without {name!r}; {_WORKS}"
+        if name in _RUNNERS:
+            return f"{name!r} runs files that no word of the command names, which trust does not cover; {_WORKS}"
+        if name in _SHELLS and any(each[0] == "-" and each[:2] != "--" and "c" in each for each in rest if each):
+            return f"'{name} -c' hides files from trust, and a shell reads the command anyway; {_WORKS}"
+    return ""
+
+
+def _simple_commands(run: str) -> Iterator[tuple[str, list[str]]]:
+    """(name of the program, its words) of each command of a shell's text, as far as words mean what they say."""
+    words: list[str] = []
+    for word in (*_tokens(run), ";"):
+        if word.strip(";&|()"):
+            if words or not (word in _BEFORE_A_COMMAND or _ASSIGNMENT.match(word)):
+                words.append(word)
+        elif words:
+            yield os.path.basename(words[0]), words[1:]
+            words = []
 
 
 def _paths_problems(on: HookPoint, run: str) -> Iterator[str]:
@@ -193,14 +229,19 @@ def _without_quoted(run: str) -> str:
 def command_words(run: str) -> list[str] | None:
     """The words of a command that mean what they say; those that a shell computes are left out. None: a quote is not
     closed."""
-    lexer = shlex.shlex(run, posix=True, punctuation_chars=True)
-    lexer.commenters = ""
-    lexer.whitespace_split = True
     try:
-        words = list(lexer)
+        words = _tokens(run)
     except ValueError:
         return None
     return [word for word in words if not set(word) & set("$`") and word.strip(";&|()<>")]
+
+
+def _tokens(run: str) -> list[str]:
+    """Raises ValueError: a quote is not closed."""
+    lexer = shlex.shlex(run, posix=True, punctuation_chars=True)
+    lexer.commenters = ""
+    lexer.whitespace_split = True
+    return list(lexer)
 
 
 def with_own_home(run: str) -> str:

@@ -127,8 +127,10 @@ def reopen(
     redact: Callable[[Any], Any] | None = None,
     sync: bool = False,
     take: RecordHandler | None = None,
+    asks_again: bool = False,
 ) -> ReopenedJournal:
-    """Reads the journal once and keeps none of it: whoever needs the past is given it through `take`. What `take` was
+    """`asks_again`: a call that waited to be judged or answered is left open, to be made by whoever goes on. Reads the
+    journal once and keeps none of it: whoever needs the past is given it through `take`. What `take` was
     given counts only if this returns: a chain that turns out to be broken raises at the end."""
     path = journal_path(home, session_id)
     fd = open_locked(path, session_id)
@@ -138,7 +140,8 @@ def reopen(
         if found.torn:
             os.ftruncate(fd, found.size)
         writer = JournalFile(path, fd, size=found.size, sync=sync)
-        reopened = settle_past(Journal(path, writer, session_id, redact=redact, past=found), past)
+        journal = Journal(path, writer, session_id, redact=redact, past=found)
+        reopened = settle_past(journal, past, goes_on=asks_again and _waits_for_answer(past))
         write_anchor(path, reopened.journal.anchor)
     except BaseException:
         os.close(fd)
@@ -180,6 +183,12 @@ def settle_past(journal: Journal, past: PastSession, *, goes_on: bool = False) -
         journal.record_event(Event(closing.TYPE, to_wire(closing), closing, 0, iso_now(), worker_id=worker_id))
     journal.flush()
     return ReopenedJournal(journal=journal, interrupted=interrupted, goes_on=goes_on)
+
+
+def _waits_for_answer(past: PastSession) -> bool:
+    """Whether a call was proposed and never started: it waited to be judged or answered, and can still be made. A call
+    that may run at once has both on record together."""
+    return any(_can_go_on(call) and call.id not in past.hidden for call in past.calls.calls.values())
 
 
 def _can_go_on(call: CallRecord) -> bool:

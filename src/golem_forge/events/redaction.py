@@ -6,8 +6,12 @@ credential becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path beco
 the same object when there was nothing to redact.
 
 `StreamRedactor` redacts output that arrives in pieces: a secret split across two pieces is still found. `feed` gives
-what can be shown now and holds back only an end that could be the start of something to redact (at most twice the
-longest such spelling); `finish` gives the rest.
+what can be shown now and holds back the last word, or the last line; `finish` gives the rest. `redact_start` redacts a
+text that is cut.
+
+Threat: whoever may print a guess and sees what becomes of it learns a secret letter by letter, if anything happens to
+the beginning of one. So only a whole spelling ever makes a difference; what is held back, and how much of it, is the
+same whatever the secrets are. That a whole guess is right can be seen: `[secret NAME]` stands there.
 
 `classify_name` says whether an argument name means a credential: `api_key`, `authToken`, `X-Client-Secret`. Whole words
 only, so that `max_tokens` and `secretary` are not taken for one. Base64 writes a value differently at each of three
@@ -21,7 +25,7 @@ import base64
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
@@ -53,6 +57,13 @@ PATH_CONTEXT: Final = 300
 """So much of what stands before a path is looked at: more than the longest name of a file."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
 """`/srv/app` is found in `/srv/app/x` and at the end of a sentence, not in `/srv/app2` or `/srv/app.txt`."""
+_SMALLEST_REACH: Final = 256
+_PROMPT_ENDS: Final = ":?>$#)]"
+"""A program that asks ends its output so. Whoever waits for an answer must see the question."""
+_LONGEST_STYLE: Final = 32
+_STYLE_AT_END: Final = regex(r"\x1b\[[0-9;?]*[A-Za-z]\Z")
+"""Of a terminal: a question often ends with the return to plain colours."""
+_DIVIDED: Final = regex(rf"[\s{re.escape(_PROMPT_ENDS)}](?=.)", re.DOTALL)
 _MARKER = regex(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
 
 
@@ -67,6 +78,8 @@ class Redactor:
         self._clean: set[str] = set()
         """Short texts that were looked through: ids and names come again and again."""
         self._shortest = 0
+        self._longest = 0
+        self._longest_divided = 0
         self._long = _LONG_TEXT
         self._learned = 0
         self._compiled = 0
@@ -84,6 +97,17 @@ class Redactor:
         return self._learned
 
     @property
+    def reach(self) -> int:
+        """So many characters hold whatever is to be taken out, and the two behind a path that decide whether it is one.
+        A power of two, so that it tells little; 0 where nothing is known."""
+        return max(_SMALLEST_REACH, 1 << (self._longest + 1).bit_length()) if self._learned else 0
+
+    @property
+    def longest_divided(self) -> int:
+        """The longest spelling of a secret that a stream may show in two parts: one with white space in it."""
+        return self._longest_divided
+
+    @property
     def paths(self) -> Mapping[str, str]:
         return self._paths
 
@@ -91,6 +115,7 @@ class Redactor:
         """One that knows the same and learns on its own from now on: for one child's output, with its own paths."""
         made = Redactor()
         made._secrets, made._paths, made._values = dict(self._secrets), dict(self._paths), set(self._values)
+        made._longest, made._longest_divided = self._longest, self._longest_divided
         if made._secrets or made._paths:
             made._learn()
         return made
@@ -109,6 +134,9 @@ class Redactor:
         self._values.add(value)
         for form in secret_spellings(value) | line_spellings(value):
             self._secrets.setdefault(form, f"[secret {name}]")
+            self._longest = max(self._longest, len(form))
+            if len(form) > self._longest_divided and _DIVIDED.search(form):
+                self._longest_divided = len(form)
         self._learn()
         return None
 
@@ -121,6 +149,7 @@ class Redactor:
         for form in secret_spellings(host):
             if form.startswith(("/", "%2F", "%2f", "\\/")):
                 self._paths[form] = replacement
+                self._longest = max(self._longest, len(form))
         self._learn()
         return None
 
@@ -163,20 +192,24 @@ class Redactor:
             return value
         return self._walk(value, (), self.redact_secrets, credentials=False)
 
-    def redact_paths(self, text: str, before: str = "") -> str:
-        """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream."""
+    def redact_paths(self, text: str, before: str = "", after: str = "") -> str:
+        """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream,
+        `after` the two characters that follow it."""
         pattern = _alternatives(self._paths, text, _AFTER_PATH)
         if pattern is None:
             return text
 
         def virtual(match: re.Match[str]) -> str:
             start = match.start()
+            if match.end() > len(text):
+                return match.group()
             context = text[max(0, start - PATH_CONTEXT) : start]
             if before and start < PATH_CONTEXT:
                 context = (before + context)[-PATH_CONTEXT:]
             return match.group() if _inside_path(context) else self._paths[match.group()]
 
-        return pattern.sub(virtual, text)
+        shown = pattern.sub(virtual, text + after)
+        return shown[: len(shown) - len(after)]
 
     def value(self, value: Any) -> Any:
         """The same value without what must not be shown; the same object if there was nothing."""
@@ -307,67 +340,85 @@ def _any_of(spellings: Iterable[str]) -> str:
 
 
 class StreamRedactor:
-    def __init__(self, redactor: Redactor) -> None:
+    """Holds back the last word, which ends with white space, and where a text ends like a question nothing; with
+    `by_lines` the last line. Of what has no such end, one to two times the `reach` of the redactor is held back."""
+
+    def __init__(self, redactor: Redactor, *, by_lines: bool = False) -> None:
         self._redactor = redactor
+        self._by_lines = by_lines
         self._held = ""
+        self._seen = ""
+        """The end of what was shown, since the last secret in it: a secret of several words may go on after it."""
         self._before = ""
-        """The end of what was shown, with its paths as they came: it decides whether a path begins after it."""
+        """The same with its paths as they came and without secrets: it decides whether a path begins after it."""
 
     def feed(self, chunk: str) -> str:
         text = self._held + chunk
-        cut = self._safe_end(text)
+        cut = self._held_from(text)
         self._held = text[cut:]
-        return self._shown(text[:cut])
+        return self._shown(text[:cut]) if cut else ""
 
     def finish(self) -> str:
         text, self._held = self._held, ""
         return self._shown(text)
 
-    def _shown(self, text: str) -> str:
-        text = self._redactor.redact_secrets(text)
-        shown = self._redactor.redact_paths(text, self._before)
-        self._before = (self._before + text[-PATH_CONTEXT:])[-PATH_CONTEXT:]
-        return shown
-
-    def _safe_end(self, text: str) -> int:
-        """The first place from which on the text could still become something to take out."""
+    def _held_from(self, text: str) -> int:
+        """Where the part begins that waits. Nothing here may depend on the beginning of a secret: see above."""
         redactor = self._redactor
+        reach = redactor.reach
+        cut = self._last_end(text) if reach else len(text)
+        if len(text) - cut > 2 * reach:
+            cut = len(text) - reach
+        if not cut:
+            return 0
         secrets = redactor.secret_spans(text)
         spans = secrets + redactor.path_spans(text)
-        # What follows a path decides whether it is one, and a `.` needs one character more.
-        paths = [path + ending for path in redactor.paths for ending in ("\0", ".\0")]
-        cut = min(_unfinished_start(text, redactor.secrets, secrets), _unfinished_start(text, paths, spans))
+        # A whole spelling may be the beginning of another: of two lines of base64 the second is known by the first.
+        start, end = max((span for span in secrets if span[1] <= cut), default=(0, 0))
+        if end and text[end:cut].isspace() and _goes_on(text[start:cut], redactor.secrets):
+            cut = start
         while (divided := _enclosing_span_start(cut, spans)) is not None:
             cut = divided
         return cut
 
+    def _last_end(self, text: str) -> int:
+        """Behind the last word or line that has ended."""
+        if self._by_lines:
+            return text.rfind("\n") + 1
+        last = text[-1:]
+        if not last or last.isspace() or last in _PROMPT_ENDS or _STYLE_AT_END.search(text[-_LONGEST_STYLE:]):
+            return len(text)
+        return len(text) - len(text.rsplit(None, 1)[-1])
 
-def redact_truncated(text: str, redactor: Redactor) -> str:
-    """A text that was cut at its end, without its secrets and without an end that may be the beginning of one."""
-    cut = _unfinished_start(text, redactor.secrets, redactor.secret_spans(text))
-    return redactor.redact_secrets(text[:cut])
+    def _shown(self, text: str) -> str:
+        redactor, before = self._redactor, len(self._seen)
+        whole, parts, done = self._seen + text, [], before
+        for start, end in redactor.secret_spans(whole):
+            if end > before:  # also the rest of one whose first words were shown
+                parts += [whole[done:start], redactor.secrets[whole[start:end]]]
+                done = end
+        since = done if parts else 0
+        text = "".join((*parts, whole[done:]))
+        self._seen = whole[max(since, len(whole) - redactor.longest_divided) :]
+        shown = redactor.redact_paths(text, self._before, self._held[:2])
+        self._before = (self._before + text[-PATH_CONTEXT:])[-PATH_CONTEXT:]
+        return shown
 
 
-def _unfinished_start(text: str, spellings: Iterable[str], spans: list[tuple[int, int]]) -> int:
-    """The first place outside the spans from which the rest of the text is the beginning of a spelling; else its
-    length."""
-    places = (place for spelling in spellings for place in _prefix_positions(text, spelling))
-    return min((place for place in places if _enclosing_span_start(place, spans) is None), default=len(text))
+def redact_start(text: str, length: int, redactor: Redactor) -> str:
+    """The first `length` characters without secrets; none of one that the cut divides. What follows them must be there
+    for the `reach` of the redactor, or to its end."""
+    divided = _enclosing_span_start(length, redactor.secret_spans(text))
+    return redactor.redact_secrets(text[: length if divided is None else divided])
+
+
+def _goes_on(text: str, spellings: Iterable[str]) -> bool:
+    return any(form.startswith(text) for form in spellings if len(form) > len(text))
 
 
 def _enclosing_span_start(place: int, spans: list[tuple[int, int]]) -> int | None:
     """The beginning of the span that this place would divide."""
     return next((start for start, end in spans if start < place < end), None)
-
-
-def _prefix_positions(text: str, spelling: str) -> Iterator[int]:
-    """Every place from which the rest of `text` is a beginning (not the whole) of `spelling`."""
-    first = spelling[0]
-    place = text.find(first, max(0, len(text) - len(spelling) + 1))
-    while place >= 0:
-        if spelling.startswith(text[place:]):
-            yield place
-        place = text.find(first, place + 1)
 
 
 _MAX_JOINED_CHARS: Final = 4096

@@ -16,7 +16,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, Required, TypedDict
 
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import error_name
@@ -256,7 +256,23 @@ def _interrupted_result() -> ApprovalResult:
     return denied_result("Interrupted before it was approved.", by=AnsweredBy.NOBODY, status=Status.INTERRUPTED)
 
 
-ApprovalCallback = Callable[[ApprovalRequest], Any | Awaitable[Any]]
+class ApprovalAnswer(TypedDict, total=False):
+    """What an approval callback gives."""
+
+    approved: Required[bool]
+    reason: str
+    """Why; the caller reads it."""
+    choice: str
+    """The id of one of the request's choices: what is remembered."""
+    remember: Literal["session"]
+    args: Mapping[str, Any]
+    """Edited arguments, which are validated again."""
+    stop: bool
+    """Deny, and end the turn."""
+
+
+_Answer = ApprovalAnswer | Mapping[str, Any]
+ApprovalCallback = Callable[[ApprovalRequest], _Answer | Awaitable[_Answer]]
 
 
 def ui_asker(ui: RuntimeUI, timeout: float | None = None) -> Asker:

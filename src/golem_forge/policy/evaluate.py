@@ -583,9 +583,14 @@ _ZONE_ASKS: Final = regex(r"zone (\S+) says ask for (read|write|delete)(?: of (.
 
 def plain_reason(source: VerdictSource) -> str:
     """For the person who is asked: `Writing in /workspace asks.` Journal and log keep who said it, and its words."""
-    found = _ZONE_ASKS.fullmatch(source.reason) if source.source == "base" else None
+    return zone_words(source.source, source.reason) or source.describe()
+
+
+def zone_words(source: str, reason: str) -> str:
+    """`Writing in /workspace asks.`; empty: it is not a zone that asks."""
+    found = _ZONE_ASKS.fullmatch(reason) if source == "base" else None
     if found is None:
-        return source.describe()
+        return ""
     zone, verb, path = found.groups()
     return f"{_DOING[verb]} {path or f'in {zone}'} asks."
 

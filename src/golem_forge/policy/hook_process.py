@@ -4,12 +4,14 @@ ended with its whole tree.
 Takes a ReadyHook or the path of a reviewer's program; gives a HookRun. Raises nothing but cancellation: walls that
 cannot be built, a file that is not what was trusted, too much time and too much output are a HookRun with a `problem`.
 
-A program's hook runs from the snapshot of what was trusted: its command starts there, and what it names is found there
-and nowhere else. A hook of the person's own names files by absolute paths; it gets copies of them as they are now.
+No hook starts in a zone. A program's hook runs from the snapshot of what was trusted: its command starts there, and
+what it names is found there and nowhere else. A hook of the person's own names files by absolute paths; it gets copies
+of them as they are now, and starts in an empty directory.
 Zones are read-only, except for `after_call`. There is no network and no environment of the person's. On the host
 (`walls: host`) a program of the person's own runs in FORGE_HOME, with what a desktop needs and no credential.
 
-Threat: code that a model can change decides about the model's calls. So nothing that lies in a zone is started by name.
+Threat: code that a model can change decides about the model's calls. So nothing that lies in a zone is started by name,
+and neither a program, a Python module nor a Makefile is looked for there.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ _SHELL: Final = "/bin/sh"
 _MOST_TEXT: Final = 100_000
 """Characters of a command with its paths; the kernel takes 128 KiB."""
 _MOST_FILE: Final = 32 << 20
-_IN: Final = 'cd "$0" && exec /bin/sh -c "$1"'
+_IN: Final = 'cd "$0" && unset OLDPWD && exec /bin/sh -c "$1"'
+_IN_EMPTY: Final = 'mkdir "$TMPDIR/hook" && cd "$TMPDIR/hook" && unset OLDPWD && exec /bin/sh -c "$0"'
+"""In a directory of its own: programs keep caches there."""
 _ON_HOST: Final = 'cd "$0" && HOME="$1" && PATH="$2" && export HOME PATH && shift 2 && exec "$@"'
 _DESKTOP: Final = (
     *("LANG", "LC_ALL", "USER", "LOGNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
@@ -139,24 +143,26 @@ class HookProcesses:
             "NO_COLOR": "1",
             "LC_ALL": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONSAFEPATH": "1",  # after a `cd`, else `-c` and `-m` would look into the working directory first
         }
         shown: tuple[HostDirectory, ...] = ()
         text = ready.hook.run
-        before: tuple[str, ...] = (_SHELL, "-c")
+        before: tuple[str, ...] = (_IN_EMPTY,)
+        if not ready.hook.own:
+            self._refuse_named(text, walls.sandbox)
         if ready.snapshot is not None:
             ContentStore(self._needed_home()).check(ready.snapshot)
             real = _real(ready.snapshot.path)
             place = SNAPSHOT if level is Level.FULL else real
             shown = (HostDirectory(real, place),)
-            before = (_SHELL, "-c", _IN, place)
+            before = (_IN, place)
             env["PYTHONPATH"] = ":".join(os.path.join(place, folder).rstrip("/") for folder in ready.folders)
-            env["PYTHONSAFEPATH"] = "1"  # else `-m` would look into the working directory first
         elif ready.hook.own:
             shown, text = self._own_files(text, walls, level)
         text, left_out = await self._with_paths(text, order.paths)
         may_write = order.may_write and level is not Level.LANDLOCK
         job = Job(
-            argv=(*before, text),
+            argv=(_SHELL, "-c", *before, text),
             env=env,
             streams=Streams.APART,
             limits=replace(walls.limits, output=MOST_OUTPUT, timeout_s=None),
@@ -195,13 +201,22 @@ class HookProcesses:
             text = text.replace(word, f"{place}/{name}")
         return tuple(shown), text
 
+    def _refuse_named(self, text: str, sandbox: Sandbox) -> None:
+        """A program's command names its files from the program's directory, so that they are in the snapshot."""
+        for word in command_words(text) or ():
+            first, _, rest = word.removeprefix("/").partition("/")
+            zone = sandbox.zones.get(first) if word.startswith("/") else None
+            path = os.path.join(zone.host, rest) if zone is not None else word
+            if os.path.isabs(path) and os.path.isfile(path):
+                self._refuse_zones(_real(path), sandbox, word, "name it from the program's directory on")
+
     @staticmethod
-    def _refuse_zones(real: str, sandbox: Sandbox, named: str) -> None:
+    def _refuse_zones(real: str, sandbox: Sandbox, named: str, instead: str = "keep it elsewhere") -> None:
         inside: Zone | None = next(
             (zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS and _is_in(real, (zone.host,))), None
         )
         if inside is not None:
-            why = f"lies in the zone /{inside.name}, where a model could change it; keep it elsewhere"
+            why = f"lies in the zone /{inside.name}, where a model could change it; {instead}"
             raise _NotUsable(f"was not started: {display_name(os.path.basename(named))} {why}")
 
     async def _start_on_host(self, hook: Hook, stdin: bytes) -> WalledChild:

@@ -115,13 +115,13 @@ class Sandbox:
         return Sandbox(
             zones,
             choose_default_zone(names, default_zone),
-            hidden=self._known_directories(),
+            hidden=self.known_directories(),
             tools_folders=self._tools_folders,
         )
 
     def without_zones(self) -> Sandbox:
         """The sandbox of a sub-worker whose file has no `sandbox` block."""
-        return Sandbox(has_block=False, hidden=self._known_directories(), tools_folders=self._tools_folders)
+        return Sandbox(has_block=False, hidden=self.known_directories(), tools_folders=self._tools_folders)
 
     def with_user_tools(self, directory: Path) -> Sandbox:
         """The same, and FORGE_HOME/tools as `/user_tools`: for workers that may create tools. Raises ConfigError."""
@@ -151,7 +151,8 @@ class Sandbox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _known_directories(self) -> tuple[str, ...]:
+    def known_directories(self) -> tuple[str, ...]:
+        """On the host: of its zones and of those that it is narrower than."""
         return (*(name for zone in self.zones.values() for name in (zone.host, *zone.aliases)), *self._hidden)
 
     def _refusal(self, path: str) -> errors.SandboxError:

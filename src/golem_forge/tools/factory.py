@@ -18,12 +18,27 @@ import functools
 import inspect
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    overload,
+)
 from urllib.parse import unquote
 
 from golem_forge._version import __version__
+from golem_forge.core.effects import Effect
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.regex import regex
@@ -36,10 +51,38 @@ from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
 from golem_forge.tools.validation import ToolDefinitionError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pydantic import BaseModel, ValidationError
 
 
-class FunctionTool(Tool):
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+class ToolOptions(TypedDict, total=False):
+    """What `@tool` takes beside the name, the description and the schema: the options of Tool."""
+
+    needs_approval: NeedsApproval
+    manual_execution: Mapping[str, Any]
+    mode: Mode | Literal["llm", "manual", "both"]
+    label: str
+    category: str
+    annotations: Mapping[str, Any]
+    output_schema: Any
+    timeout: float | None
+    idle_timeout: float | None
+    inline: bool
+    read_only: bool
+    gated: bool
+    effects: tuple[Effect, ...] | None
+    source: SourceKind | str
+    argument_aliases: Mapping[str, str]
+    max_argument_bytes: int
+    code_digest: str
+    takes_mapping: bool
+    always_load: bool
+
+
+class FunctionTool(Tool, Generic[P, R]):
     """A Tool made of a function, which it still is: `git_push("main")` runs the function itself.
 
     A `ctx` that is not given is an empty ToolContext, as in a test of the tool.
@@ -47,21 +90,22 @@ class FunctionTool(Tool):
 
     _output_from_annotation = True
 
-    def __init__(self, name: str, execute: Callable[..., Any], **options: Any) -> None:
+    def __init__(self, name: str, execute: Callable[P, R], **options: Any) -> None:
         super().__init__(name, execute=execute, **options)
         functools.update_wrapper(self, execute, updated=())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         assert self.function is not None
         if (context := self.context_name) and context not in kwargs:
             bound = inspect.signature(self.function).bind_partial(*args, **kwargs)
             if context not in bound.arguments:
                 kwargs[context] = ToolContext()
-        return self.function(*args, **kwargs)
+        value: R = self.function(*args, **kwargs)
+        return value
 
 
 @overload
-def tool(function: Callable[..., Any], /) -> FunctionTool: ...
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
 @overload
 def tool(
     *,
@@ -69,8 +113,8 @@ def tool(
     description: str | None = None,
     schema: Any = None,
     input_schema: Any = None,
-    **options: Any,
-) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 
 
 def tool(
@@ -89,7 +133,7 @@ def tool(
         raise TypeError("@tool: schema= and input_schema= are the same option; give one of them")
     input_schema = schema if input_schema is None else input_schema
 
-    def wrap(function: Callable[..., Any]) -> FunctionTool:
+    def wrap(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         named = name or getattr(function, "__name__", "")
         if not named or named == "<lambda>":
             raise TypeError("a tool needs a name: use @tool(name=…) for a lambda, a partial or a callable object")
@@ -106,7 +150,7 @@ _VARIABLE: Final = regex(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 _SCHEME: Final = regex(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-class _Offered(FunctionTool):
+class _Offered(FunctionTool[..., Any]):
     """What prompts and resources share: its value is brought into one shape, and completions are part of it."""
 
     _output_from_annotation = False
@@ -338,6 +382,11 @@ def match_uri(template: str, uri: str) -> dict[str, str] | None:
     return found if at == len(uri) else None
 
 
+GivenTool = Any
+"""What may stand in a list of `tools`: a Tool, a function, a mapping of options, a toolset or its class. The type
+checker is told nothing: a list of tools with different signatures is a `list[object]` to it."""
+
+
 def as_tool(given: Any) -> Tool:
     """A Tool as it is, a function or a mapping of options as the tool that it makes. TypeError for anything else."""
     if isinstance(given, Tool):
@@ -357,11 +406,20 @@ def as_tools(given: Any) -> tuple[Tool, ...]:
 
 
 def _expanded(given: Any) -> Iterable[Tool]:
-    if isinstance(given, (Tool, Mapping, type)) or not callable(getattr(given, "get_tools", None)):
+    if isinstance(given, (Tool, Mapping)) or not callable(getattr(given, "get_tools", None)):
         return (as_tool(given),)
+    return map(as_tool, build_tools(given))
 
-    made: Iterable[Tool] = given.get_tools(ToolsetContext())
-    return made
+
+def build_tools(toolset: Any, ctx: ToolsetContext | None = None) -> Sequence[Any]:
+    """What a toolset gives, or the class of one. Its `get_tools` takes the context or nothing. Raises TypeError for one
+    that gives no list of tools."""
+    made = toolset() if isinstance(toolset, type) else toolset
+    takes_context = bool(inspect.signature(made.get_tools).parameters)
+    found = made.get_tools(ctx or ToolsetContext()) if takes_context else made.get_tools()
+    fits = isinstance(found, Iterable) and not isinstance(found, (str, Mapping))
+    require(fits, f"what {type(made).__name__}.get_tools gives", "a list of tools", found)
+    return list(found)
 
 
 class NativeTool(Tool):
@@ -477,3 +535,38 @@ class Toolset(Protocol):
         ...
 
     def get_tools(self, ctx: ToolsetContext) -> Sequence[Tool]: ...
+
+
+def block_problems(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """What is wrong with a toolset's block: where, and in which words."""
+    for each in error.errors(include_url=False, include_context=False, include_input=False):
+        if each["type"] == "extra_forbidden":
+            *above, key = each["loc"]
+            known = _keys_at(model, above)
+            there = f". There are: {', '.join(sorted(known))}" if known else ""
+            yield each["loc"], f"unknown key{nearest_hint(str(key), known, there)}"
+        else:
+            yield each["loc"], each["msg"].removeprefix("Value error, ")
+
+
+def _keys_at(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
+    """The keys of the model that a path of field names and list positions leads to; none where it cannot be told."""
+    found: type[BaseModel] | None = model
+    for part in path:
+        if isinstance(part, int) or found is None:
+            continue  # an item of a list has the model of its field
+        field = found.model_fields.get(part) or next(
+            (each for each in found.model_fields.values() if each.alias == part), None
+        )
+        found = _model_in(field.annotation) if field is not None else None
+    return [] if found is None else [field.alias or name for name, field in found.model_fields.items()]
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The one model that an annotation like `list[Rule] | None` is about."""
+    from pydantic import BaseModel
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = [model for each in get_args(annotation) if (model := _model_in(each)) is not None]
+    return found[0] if len(found) == 1 else None

@@ -22,6 +22,8 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -180,6 +182,12 @@ class TurnReader:
         """Of turns that are over: one that goes on may yet become a longer sequence."""
         return self._all(turn for turn in self._turns.values() if turn.answered)
 
+    def unfinished(self) -> tuple[Segment, ...]:
+        """The last steps of each turn that goes on."""
+        going_on = [turn for turn in self._turns.values() if not turn.answered and turn.calls]
+        last = [(self._parted(turn, least=1), next(reversed(turn.calls))) for turn in going_on]
+        return tuple(parts[-1] for parts, call in last if parts and call in (parts[-1][-1].call, parts[-1][-1].program))
+
     def all(self) -> tuple[Segment, ...]:
         """Of a session that has ended, however it ended."""
         return self._all(iter(self._turns.values()))
@@ -246,7 +254,7 @@ class TurnReader:
             self._given.pop(call, None)
             self._inside.pop(call, None)
 
-    def _parted(self, turn: _Turn) -> list[Segment]:
+    def _parted(self, turn: _Turn, least: int = 2) -> list[Segment]:
         steps: list[Step | None] = []
         for call in list(turn.calls)[-MOST_SESSION_STEPS:]:
             one = self._step(call)
@@ -262,7 +270,7 @@ class TurnReader:
                 continue
             found.append(tuple(row))
             row = []
-        return [segment for segment in found if len(segment) > 1]
+        return [segment for segment in found if len(segment) >= least]
 
     def _step(self, call_id: str, program: str = "") -> Step | None:
         call = self._states.calls.get(call_id)
@@ -418,6 +426,7 @@ SHORTEST_SEQUENCE: Final = 2
 MIN_OCCURRENCES: Final = 3
 MIN_SESSIONS: Final = 2
 MOST_FOUND: Final = 50
+_LONGEST_PAUSE_MS: Final = 600_000.0
 
 CallSequence = tuple[CallShape, ...]
 
@@ -426,6 +435,18 @@ CallSequence = tuple[CallShape, ...]
 class Occurrence:
     session: str
     steps: Segment
+
+    @property
+    def elapsed_ms(self) -> float:
+        """From the first call to the end of the last: with the model's requests and the answers of people between them,
+        of which each pause counts ten minutes at most."""
+        spent = sum(step.ms for step in self.steps)
+        try:
+            begins = [datetime.fromisoformat(step.at).timestamp() * 1000 for step in self.steps]
+        except ValueError:
+            return spent
+        pairs = pairwise(begins)
+        return max(spent, sum(min(max(b - a, 0.0), _LONGEST_PAUSE_MS) for a, b in pairs) + self.steps[-1].ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,6 +457,16 @@ class RepeatedSequence:
     @property
     def key(self) -> str:
         return sequence_key(self.sequence)
+
+    @property
+    def complete(self) -> tuple[Occurrence, ...]:
+        """Where all of it was seen."""
+        return tuple(each for each in self.occurrences if len(each.steps) == len(self.sequence))
+
+    @property
+    def begun(self) -> Occurrence | None:
+        """Where it is under way and not at its end."""
+        return next((each for each in self.occurrences if len(each.steps) < len(self.sequence)), None)
 
     @property
     def sessions(self) -> int:
@@ -452,9 +483,10 @@ def sequence_key(run: Sequence[Sequence[str]]) -> str:
 
 
 def find_repeated(
-    sessions: Iterable[SessionCalls], *, own: Collection[str] = (), since: str = ""
+    sessions: Iterable[SessionCalls], *, own: Collection[str] = (), since: str = "", nearly: bool = False
 ) -> tuple[RepeatedSequence, ...]:
-    """`own`: names of user tools; a call of one is what a suggestion leads to, so it is part of none.
+    """`own`: names of user tools; a call of one is what a suggestion leads to, so it is part of none. `nearly`: those
+    too that one more place would make a repeated one.
 
     The longest first, then those seen most often."""
     rows = [
@@ -469,7 +501,7 @@ def find_repeated(
         for row in rows:
             for at in range(len(row.steps) - length + 1):
                 places[tuple(row.shapes[at : at + length])].append((row, at))
-        found += _choose(places, MOST_FOUND - len(found))
+        found += _choose(places, MOST_FOUND - len(found), nearly)
     return tuple(found)
 
 
@@ -496,18 +528,19 @@ class _StepRow:
 _Position = tuple[_StepRow, int]
 
 
-def _choose(places: dict[CallSequence, list[_Position]], most: int) -> list[RepeatedSequence]:
+def _choose(places: dict[CallSequence, list[_Position]], most: int, nearly: bool) -> list[RepeatedSequence]:
     """Of runs of one length. Where two share steps, the one that was seen more often has them."""
     found: list[RepeatedSequence] = []
-    often = {run: where for run, where in places.items() if len(where) >= MIN_OCCURRENCES}
+    least = MIN_OCCURRENCES - nearly
+    often = {run: where for run, where in places.items() if len(where) >= least}
     for run in sorted(often, key=lambda run: -len(_without_overlaps(often[run], len(run)))):
         where = _without_overlaps([(row, at) for row, at in often[run] if row.free(at, len(run))], len(run))
         only_one_step = len(run) > SHORTEST_SEQUENCE and len(set(run)) == 1
-        if only_one_step or len(where) < MIN_OCCURRENCES or len(found) >= most:
+        if only_one_step or len(where) < least or len(found) >= most:
             continue
         seen = tuple(Occurrence(row.session, row.steps[at : at + len(run)]) for row, at in where)
         one = RepeatedSequence(run, seen)
-        if one.sessions >= MIN_SESSIONS:
+        if one.sessions >= MIN_SESSIONS - nearly:
             for row, at in where:
                 row.take(at, len(run))
             found.append(one)

@@ -19,15 +19,18 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from functools import cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.calls import Caller
-from golem_forge.core.decisions import Verdict
+from golem_forge.core.calls import Caller, Outcome
+from golem_forge.core.decisions import AnsweredBy, Verdict
 from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.catalog import Catalog, schema_problem
 from golem_forge.tools.context import Plan, ToolContext
@@ -35,13 +38,24 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable, is_reserved, name_problem
-from golem_forge.usertools.folder import write_folder
+from golem_forge.usertools.folder import ToolEntry, write_folder
 from golem_forge.usertools.kept_program import RecordedProgram, find_program, kept_tool
-from golem_forge.usertools.manifest import MANIFEST_FILE, BooleanFlags, OutputFormat, ToolManifest
+from golem_forge.usertools.manifest import (
+    MANIFEST_FILE,
+    ArgumentStyle,
+    BooleanFlags,
+    OutputFormat,
+    Parameter,
+    ParameterType,
+    PathUse,
+    ToolManifest,
+    argument_variable,
+    is_real_test,
+)
 from golem_forge.usertools.manifest.reader import manifest_from_values
 from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES, ManifestFault
 from golem_forge.usertools.manifest.writer import manifest_text
-from golem_forge.usertools.native_tools import CREATE_TOOL_NAME, create_tool_definition, invalid_field
+from golem_forge.usertools.native_tools import CREATE_TOOL_NAME, MANIFEST_KEYS, create_tool_definition, invalid_field
 from golem_forge.usertools.store.records import Author, AuthorKind
 
 if TYPE_CHECKING:
@@ -49,7 +63,23 @@ if TYPE_CHECKING:
 
 
 def create_create_custom_tool(workshop: Workshop, catalog: Catalog) -> Tool:
-    return create_tool_definition(partial(_plan_creation, workshop, catalog))
+    made: dict[str, Creation] = {}
+    """By call, until its outcome is known."""
+
+    def trust_what_was_shown(outcome: Outcome) -> None:
+        """The card showed every file: where a person said yes to it, they need not say so again before the first run.
+        Threat: files that changed since. Only the bytes that were shown are trusted."""
+        creation = made.pop(outcome.call.id, None)
+        by_person = outcome.decision is not None and outcome.decision.answered_by is AnsweredBy.PERSON
+        if creation is None or not outcome.ok or not by_person:
+            return
+        entry = workshop.registry.lookup(creation.request.name)
+        shown = {name: sha256(data).hexdigest() for name, data in creation.files.items()}
+        if isinstance(entry, ToolEntry) and {fact.path: fact.sha256 for fact in entry.files} == shown:
+            with contextlib.suppress(ForgeError):  # it could not be kept: the first run asks
+                workshop.trust(entry, who="person")
+
+    return create_tool_definition(partial(_plan_creation, workshop, catalog, made), trust_what_was_shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +88,7 @@ class Creation:
 
     workshop: Workshop
     request: NewTool
+    manifest: ToolManifest
     files: dict[str, bytes]
     similar: tuple[str, ...]
     author: Author
@@ -88,13 +119,18 @@ def check_creation(
     taken = {*catalog.names(), *catalog.aliases(), *workshop.native} - existing
     if problem := creation_problem(name, request.description, taken, existing):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: {problem}")
-    files = scaffold(request)
+    manifest, files = _new_manifest(request), scaffold(request)
+    for at, case in enumerate(manifest.tests):
+        if author.kind is AuthorKind.AGENT and not is_real_test(case):  # a person may begin with less
+            known = "stdout, stdout_contains, stdout_matches, stderr_contains, json, files or an exit_code other than 0"
+            raise invalid_field(f"tests[{at}].expect", f"a test says what must come out: {known}")
     if same := identical_tool(workshop, name, files):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: identical to custom tool '{same}'")
     similar = similar_tools(workshop, name, request.description)
     return Creation(
         workshop=workshop,
         request=request,
+        manifest=manifest,
         files=files,
         similar=similar,
         author=author,
@@ -103,7 +139,7 @@ def check_creation(
     )
 
 
-_NOT_WITH_RUN: Final = ("source", "tests", "language")
+_NOT_WITH_RUN: Final = ("source", "tests", "language", *MANIFEST_KEYS)
 
 
 async def program_of(workshop: Workshop, args: Mapping[str, Any]) -> RecordedProgram | None:
@@ -139,15 +175,20 @@ def _from_program(
     return kept_tool(program, NewTool.read(base), args.get("parameters") or {}, output_of, parameters_of)
 
 
-async def _plan_creation(workshop: Workshop, catalog: Catalog, args: dict[str, Any], ctx: ToolContext) -> Plan:
+async def _plan_creation(
+    workshop: Workshop, catalog: Catalog, made: dict[str, Creation], args: dict[str, Any], ctx: ToolContext
+) -> Plan:
     kind = AuthorKind.MANUAL if ctx.caller is Caller.HUMAN else AuthorKind.AGENT
     author = Author(kind, session=ctx.session_id, worker=ctx.worker)
     creation = check_creation(workshop, catalog, args, author, await program_of(workshop, args))
+    _check_writable(creation.request, ctx)
     name, files = creation.request.name, creation.files
     address, folder = f"/user_tools/{name}", workshop.home.path / "tools" / name
 
     async def run() -> ToolResult:
-        return _creation_result(creation)
+        result = _creation_result(creation)
+        made[ctx.call_id] = creation
+        return result
 
     def write(file: str) -> Effect:
         target, real = f"{address}/{file}", str(folder / file)
@@ -158,10 +199,24 @@ async def _plan_creation(workshop: Workshop, catalog: Catalog, args: dict[str, A
         effects=tuple(map(write, files)),
         diff="".join(_new_file_diff(f"{address}/{file}", data) for file, data in files.items()),
         warnings=(
+            "a yes also trusts these files as they are; each call of the tool is judged by itself",
+            *(("it has no tests",) if not creation.manifest.tests and not creation.untested else ()),
             *((f"similar tools: {', '.join(creation.similar)}",) if creation.similar else ()),
             *((f"it has no test: {creation.untested}",) if creation.untested else ()),
         ),
     )
+
+
+def _check_writable(request: NewTool, ctx: ToolContext) -> None:
+    """A path that no run could write. Raises InputInvalid with what to add."""
+    if "rw" in (request.manifest.get("zones") or {}).values():
+        return
+    for at, parameter in enumerate(request.parameters):
+        if isinstance(parameter, Mapping) and parameter.get("path") == PathUse.WRITE:
+            zones = ctx.sandbox.zones if ctx.sandbox is not None else {}
+            writable = [name for name, zone in zones.items() if zone.mode is AccessMode.RW and name != USER_TOOLS]
+            fix = f'add zones: {{"{writable[0]}": "rw"}}' if writable else "this worker has no writable zone"
+            raise invalid_field(f"parameters[{at}].path", f"write needs a zone that the tool may write; {fix}")
 
 
 def create_tool_folder(creation: Creation) -> str:
@@ -196,13 +251,45 @@ def _creation_result(creation: Creation) -> ToolResult:
     request, source = creation.request, create_tool_folder(creation)
     made = f"Created custom tool '{request.name}' (draft) in /user_tools/{request.name}: "
     next_step = "Edit the source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
+    if request.source and any(map(is_real_test, creation.manifest.tests)):
+        next_step = "Call run_custom_tool: it is tested, and offered under its own name from then on."
     if creation.program:
         next_step = "Its test replays the calls of the run. Call run_custom_tool to use it."
         if creation.untested:
             next_step = f"It has no test: {creation.untested}. Write one into tool.yaml, then call run_custom_tool."
-    text = f"{made}{', '.join(('tool.yaml', source, *request.files))}. {next_step}{creation_notes(creation)}"
+    files = ", ".join(("tool.yaml", source, *request.files))
+    text = f"{made}{files}. {next_step}{_arrival_text(creation)}{creation_notes(creation)}"
     data = {"tool_name": request.name, "version": request.version, "source_file": source, "state": "draft"}
     return ToolResult({"kind": "tool.created", "data": data, "summary": text}, text=text, structured=data)
+
+
+def _arrival_text(creation: Creation) -> str:
+    """How its arguments arrive, for whoever writes the source."""
+    manifest = creation.manifest
+    if not manifest.parameters or creation.program:
+        return ""
+    if manifest.arguments is ArgumentStyle.STDIN_JSON:
+        keys = ", ".join(each.name for each in manifest.parameters)
+        return f" Its arguments arrive as one JSON object on standard input: {keys}."
+    if manifest.arguments is ArgumentStyle.ENV:
+        names = ", ".join(argument_variable(each.name) for each in manifest.parameters)
+        return f" Its arguments arrive as variables: {names}."
+    flags = ", ".join(_flag_text(each, manifest.boolean_flags) for each in manifest.parameters)
+    return f" Its arguments arrive as flags: {flags}."
+
+
+def _flag_text(parameter: Parameter, style: BooleanFlags) -> str:
+    name = f"--{parameter.name}"
+    if parameter.type is ParameterType.ARRAY:
+        return f"{name}=ITEM once for each item"
+    if parameter.type is not ParameterType.BOOLEAN:
+        return f"{name}={parameter.type.value.upper()}"
+    words = {
+        BooleanFlags.SWITCH: f"{name} or nothing",
+        BooleanFlags.PAIR: f"{name} or --no-{parameter.name}",
+        BooleanFlags.EQUALS: f"{name}=true or {name}=false",
+    }
+    return words[parameter.flag or style]
 
 
 def _new_file_diff(address: str, data: bytes) -> str:
@@ -246,14 +333,15 @@ class NewTool:
     tests: Sequence[Any] = ()
     version: str = DEFAULT_VERSION
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of its tool.yaml, of a tool that is made from a program."""
+    """Further keys of its tool.yaml."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Further files of its folder."""
 
     @staticmethod
     def read(args: Mapping[str, Any]) -> NewTool:
         """From the arguments of `create_custom_tool`; raises InputInvalid."""
-        given = {key: value for key, value in args.items() if key != "from_run"}
+        given = {key: value for key, value in args.items() if key != "from_run" and key not in MANIFEST_KEYS}
+        given["manifest"] = {key: args[key] for key in MANIFEST_KEYS if args.get(key) is not None}
         try:
             given["language"] = Language(given.get("language", Language.PYTHON))
         except ValueError:

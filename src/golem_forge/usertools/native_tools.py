@@ -13,7 +13,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.tool import Mode, Planner, SourceKind, Tool
+from golem_forge.tools.tool import Mode, OnOutcome, Planner, SourceKind, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.manifest import LONGEST_TIMEOUT_S
 
@@ -46,6 +46,21 @@ _CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
             "description": "Each {name, arguments, files?, expect: {stdout | stdout_contains | json | exit_code}}",
         },
         "version": {"type": "string", "default": "1.0.0"},
+        "zones": {"type": "object", "description": "Zone → `ro` or `rw`; without it every zone, read-only"},
+        "network": {
+            "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],
+            "description": "Hosts it may reach, each `host` or `host:port`; without it none",
+        },
+        "env": {"type": "array", "description": "Variables it gets, each a name or {name, required}"},
+        "calls": {"type": "array", "items": {"type": "string"}, "description": "Tools it may call: `forge call NAME`"},
+        "arguments": {
+            "enum": ["flags", "stdin-json", "env"],
+            "description": "How its arguments arrive: as --name=value (the default; a boolean as --name or nothing), "
+            "as one JSON object on standard input, or as variables FORGE_ARG_NAME",
+        },
+        "output": {"enum": ["text", "json"], "description": "`json`: what it prints is one JSON value"},
+        "output_schema": {"type": "object", "description": "Of the JSON that it prints"},
+        "timeout": {"type": "number", "description": "Seconds, 30 without it"},
     },
     "required": ["name", "description"],
     "additionalProperties": False,
@@ -57,7 +72,11 @@ def listed_create_custom_tool() -> Tool:
     return create_tool_definition(_not_planned)
 
 
-def create_tool_definition(planner: Planner) -> Tool:
+MANIFEST_KEYS: Final = ("zones", "network", "env", "calls", "arguments", "output", "output_schema", "timeout")
+"""Those of its arguments that are keys of tool.yaml as they are."""
+
+
+def create_tool_definition(planner: Planner, on_outcome: OnOutcome | None = None) -> Tool:
     return Tool(
         CREATE_TOOL_NAME,
         "Create a new custom tool that stays for later sessions: a folder in /user_tools with its tool.yaml and "
@@ -69,6 +88,7 @@ def create_tool_definition(planner: Planner) -> Tool:
         source=SourceKind.NATIVE,
         category="Custom tools",
         always=Verb.WRITE,
+        on_outcome=on_outcome,
     )
 
 

@@ -24,6 +24,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.handles import best_opener
+from golem_forge.sandbox.host import person_environ, safe_path
 from golem_forge.sandbox.process import cleanup
 from golem_forge.sandbox.protected import PROTECTED_NAMES
 from golem_forge.sandbox.sandbox import Sandbox
@@ -62,6 +63,7 @@ def scratch_walls(
         at_host_path=False,
     )
     sandbox = Sandbox((open_zone(spec, best_opener()),), zone, hidden=(os.path.realpath(home.path),))
+    environ = person_environ()  # of a project's environment, which is no zone here, nothing is started either
     switched_off = report is not None and report.level is Level.OFF
     return Walls(
         sandbox,
@@ -69,6 +71,7 @@ def scratch_walls(
         forge_home=home.path,
         redactor=redactor,
         report=None if switched_off else report,
+        environ={**environ, "PATH": safe_path(environ.get("PATH", ""))},
     )
 
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,25 +27,33 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import canonical
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
-from golem_forge.core.text import clip, duration, escape_control_chars, one_line
+from golem_forge.core.text import clip, duration, one_line
 from golem_forge.events.journal_files import journal_path
 from golem_forge.events.journal_records import CallRecords
 from golem_forge.events.serialization import iso_now, iso_time
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
+from golem_forge.usertools.argument_slots import (
+    PLACEHOLDER,
+    ArgumentsLookup,
+    Redact,
+    SuggestedParameter,
+    assign_parameters,
+    first_words,
+    read_slots,
+    unique_name,
+)
 from golem_forge.usertools.call_sequences import (
     DAY_S,
     DAYS,
-    HIDDEN_MARK,
-    MARK_TYPES,
-    NULL_MARK,
+    MIN_OCCURRENCES,
+    MIN_SESSIONS,
     JournalTail,
     Occurrence,
     RepeatedSequence,
     SessionCalls,
     find_repeated,
     sequence_key,
-    value_mark,
 )
 from golem_forge.usertools.diagnostics import is_reserved, name_problem
 from golem_forge.usertools.store import ToolStore
@@ -60,15 +69,73 @@ def find_suggestions(
     redact: Redact = lambda value: value,
 ) -> tuple[Suggestion, ...]:
     """`native`: names of built-in tools, which stay what they are where a user tool replaces one."""
+    own = names_taken(store)
+    found = unsettled_sequences(home, store, sessions, native=native)
+    lookup = lru_cache(maxsize=None)(partial(journal_arguments, home.path))
+    made = (_meaningful(each, lookup, redact, {*own, *native}) for each in found)
+    return tuple(each for each in made if each is not None)
+
+
+def unsettled_sequences(
+    home: ForgeHome,
+    store: ToolStore,
+    sessions: Iterable[SessionCalls],
+    *,
+    native: Collection[str] = (),
+    nearly: bool = False,
+) -> list[RepeatedSequence]:
+    """Those that neither became a tool nor were dismissed. `nearly`: one more place would make them repeated ones."""
     since = iso_time(time.time() - DAYS * DAY_S)
-    own = {str(name) for (name,) in store.rows("SELECT name FROM tools")}
-    made = {str(key) for (key,) in store.rows("SELECT DISTINCT suggestion FROM creations WHERE suggestion <> ''")}
-    settled = made | dismissed_keys(home).keys()
-    found = [each for each in find_repeated(sessions, own=own - set(native), since=since) if each.key not in settled]
-    return tuple(
-        make_suggestion(each, lambda seen: journal_arguments(home.path, seen), redact, {*own, *native})
-        for each in found
-    )
+    settled = {str(key) for (key,) in store.rows("SELECT DISTINCT suggestion FROM creations WHERE suggestion <> ''")}
+    settled |= dismissed_keys(home).keys()
+    found = find_repeated(sessions, own=names_taken(store) - set(native), since=since, nearly=nearly)
+    return [each for each in found if each.key not in settled]
+
+
+def names_taken(store: ToolStore) -> set[str]:
+    """By user tools."""
+    return {str(name) for (name,) in store.rows("SELECT name FROM tools")}
+
+
+def _meaningful(
+    found: RepeatedSequence, lookup: ArgumentsLookup, redact: Redact, taken: Collection[str]
+) -> Suggestion | None:
+    """What all of its places share; else what the largest group of places shares that begins with the same words. None:
+    only the names of tools repeat, as in any work."""
+    whole = make_suggestion(found, lookup, redact, taken)
+    if whole.constant_steps:
+        return whole
+    groups: dict[tuple[str, ...], list[Occurrence]] = {}
+    for seen in found.complete:
+        groups.setdefault(first_words(seen, lookup(seen)), []).append(seen)
+    for group in sorted(groups.values(), key=len, reverse=True):
+        if MIN_OCCURRENCES <= len(group) < len(found.complete):
+            part = RepeatedSequence(found.sequence, tuple(group))
+            made = make_suggestion(part, lookup, redact, taken)
+            if part.sessions >= MIN_SESSIONS and made.constant_steps:
+                return made
+    return None
+
+
+def begun_suggestion(
+    known: Iterable[RepeatedSequence], begun: Occurrence, home: ForgeHome, redact: Redact, taken: Collection[str]
+) -> Suggestion | None:
+    """What the last steps of an unfinished turn would make a third time: all of a run that was seen before, or all but
+    its last call. `known`: runs that were seen at least twice."""
+    lookup = partial(journal_arguments, home.path)
+    for each in known:
+        length = len(each.sequence)
+        for count in (length, length - 1):
+            steps = begun.steps[-count:]
+            if len(steps) < count or tuple(step.shape for step in steps) != each.sequence[:count]:
+                continue
+            third = RepeatedSequence(each.sequence, (*each.occurrences, Occurrence(begun.session, steps)))
+            if len(third.occurrences) < MIN_OCCURRENCES or third.sessions < MIN_SESSIONS:
+                continue
+            made = make_suggestion(third, lookup, redact, taken)
+            if any(at < count for at in made.constant_steps):
+                return made
+    return None
 
 
 def journal_arguments(home: Path, seen: Occurrence) -> Mapping[str, Mapping[str, Any]]:
@@ -86,27 +153,6 @@ def journal_arguments(home: Path, seen: Occurrence) -> Mapping[str, Mapping[str,
 
 LONGEST_VALUE: Final = 2_000
 """Characters of a value that stays the same; a longer one is named by where it stands."""
-_LONGEST_EXAMPLE: Final = 60
-_SCALARS: Final = (str, int, float, bool)
-
-ArgumentsLookup = Callable[[Occurrence], Mapping[str, Mapping[str, Any]]]
-"""The calls of one place where a run was seen → call id → arguments; without those that cannot be read."""
-Redact = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuggestedParameter:
-    """In the words of a manifest."""
-
-    name: str
-    type: str
-    description: str
-    required: bool = True
-    items: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        known = {"name": self.name, "type": self.type, "description": self.description, "required": self.required}
-        return known | ({"items": self.items} if self.items else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +162,15 @@ class SuggestedCall:
     """What stayed the same."""
     parameters: Mapping[str, str]
     """Argument → the parameter that gives it."""
+    templates: Mapping[str, str] = field(default_factory=dict)
+    """Argument → its text, with `{parameter}` where it differs."""
 
     def to_json(self) -> dict[str, Any]:
         """As pairs: an argument called `token` would make redaction take its parameter's name for one."""
         pairs = [{"argument": argument, "parameter": name} for argument, name in self.parameters.items()]
-        return {"name": self.tool, "arguments": dict(self.arguments), "parameters": pairs}
+        texts = [{"argument": argument, "template": text} for argument, text in self.templates.items()]
+        told = {"name": self.tool, "arguments": dict(self.arguments), "parameters": pairs}
+        return told | ({"templates": texts} if texts else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +184,9 @@ class Suggestion:
     sessions: int
     last_seen: str
     sequence_ms: float
-    """The median time of the calls."""
+    """The median time of the calls, with the model's requests and people's answers between them."""
+    constant_steps: frozenset[int] = frozenset()
+    """Which of the calls have something in their arguments that stays; none: only the names of tools repeat."""
     seen_in: frozenset[str] = frozenset()
     """The ids of the sessions that made the calls."""
     programs: Mapping[str, str] = field(default_factory=dict)
@@ -170,48 +222,32 @@ def make_suggestion(
     taken: Collection[str] = (),
 ) -> Suggestion:
     """`taken`: names that no new tool can have."""
-    newest = max(found.occurrences, key=lambda each: each.steps[-1].at)
-    read = arguments_of(newest)
-    slots = [
-        _ArgumentSlot(
-            tool=shape[0],
-            argument=argument,
-            at=at,
-            marks=tuple(seen.steps[at].marks[place] for seen in found.occurrences),
-            value=_known_value(read.get(newest.steps[at].call, {}), argument, newest.steps[at].marks[place], redact),
-        )
-        for at, shape in enumerate(found.sequence)
-        for place, argument in enumerate(shape[1:])
-    ]
-    parameters: dict[str, SuggestedParameter] = {}
-    by_marks: dict[tuple[str, ...], str] = {}
-    given: list[dict[str, str]] = [{} for _ in found.sequence]
-    constant: list[dict[str, Any]] = [{} for _ in found.sequence]
-    for slot in slots:
-        if slot.stays:
-            constant[slot.at][slot.argument] = _bounded_value(slot.value, newest, slot.at)
-            continue
-        name = "" if HIDDEN_MARK in slot.marks else by_marks.get(slot.marks, "")
-        if not name:  # what changes together with another argument is one thing
-            name = by_marks[slot.marks] = parameter_name(slot.argument, parameters)
-            parameters[name] = slot.parameter(name)
-        given[slot.at][slot.argument] = name
+    newest = max(found.complete, key=lambda each: each.steps[-1].at)
+    given = assign_parameters(read_slots(found, arguments_of, redact))
     return Suggestion(
         key=found.key,
         name=tool_name((shape[0] for shape in found.sequence), taken),
         sequence=tuple(
-            SuggestedCall(tool=shape[0], arguments=constant[at], parameters=given[at])
+            SuggestedCall(
+                tool=shape[0],
+                arguments={
+                    name: _bounded_value(value, newest, at) for name, value in given.constant.get(at, {}).items()
+                },
+                parameters=given.whole.get(at, {}),
+                templates=given.templates.get(at, {}),
+            )
             for at, shape in enumerate(found.sequence)
         ),
-        parameters=tuple(parameters.values()),
+        parameters=given.parameters,
+        constant_steps=given.constant_steps,
         occurrences=len(found.occurrences),
         sessions=found.sessions,
         last_seen=found.last,
-        sequence_ms=median([sum(step.ms for step in seen.steps) for seen in found.occurrences]) or 0.0,
+        sequence_ms=median([seen.elapsed_ms for seen in found.complete]) or 0.0,
         seen_in=frozenset(seen.session for seen in found.occurrences),
         programs={
             seen.session: seen.steps[-1].program
-            for seen in sorted(found.occurrences, key=lambda each: each.steps[-1].at)
+            for seen in sorted(found.complete, key=lambda each: each.steps[-1].at)
             if seen.steps[-1].program
         },
     )
@@ -222,71 +258,20 @@ def event_sequence_key(sequence: Any) -> str:
     try:
         return sequence_key(
             [
-                [call["name"], *sorted([*call["arguments"], *(each["argument"] for each in call["parameters"])])]
+                [
+                    call["name"],
+                    *sorted(
+                        [
+                            *call["arguments"],
+                            *(each["argument"] for each in (*call["parameters"], *call.get("templates", ()))),
+                        ]
+                    ),
+                ]
                 for call in sequence
             ]
         )
     except (TypeError, KeyError, ValueError):
         return ""
-
-
-_UNKNOWN_VALUE: Final = object()
-"""It cannot be read any more, or must not be shown."""
-
-
-def _known_value(args: Mapping[str, Any], argument: str, expected: str, redact: Redact) -> Any:
-    """The value, if it is still the one that was seen and nothing of it is secret."""
-    if argument not in args or expected == HIDDEN_MARK:
-        return _UNKNOWN_VALUE
-    value = args[argument]
-    known = value_mark(value) == expected == value_mark(redact({argument: value}).get(argument))
-    return value if known else _UNKNOWN_VALUE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ArgumentSlot:
-    """One argument of one call of the run, over all places where it was seen."""
-
-    tool: str
-    argument: str
-    at: int
-    marks: tuple[str, ...]
-    value: Any
-
-    @property
-    def stays(self) -> bool:
-        return len(set(self.marks)) == 1 and self.value is not _UNKNOWN_VALUE
-
-    def parameter(self, name: str) -> SuggestedParameter:
-        kind, items = self._type()
-        what = f"{self.argument} of {self.tool}{' as JSON' if self._structured else ''}{self._example()}"
-        return SuggestedParameter(
-            name=name,
-            type=kind,
-            items=items,
-            description=" ".join(escape_control_chars(what).split()),
-            required=NULL_MARK not in self.marks,
-        )
-
-    @property
-    def _structured(self) -> bool:
-        """A user tool takes its arguments as flags; an object goes as text."""
-        return any(each.startswith("o") for each in self.marks)
-
-    def _type(self) -> tuple[str, str]:
-        kinds = {each.partition(":")[0] for each in self.marks if each not in (NULL_MARK, HIDDEN_MARK)}
-        if kinds == {"i", "n"}:
-            return MARK_TYPES["n"], ""
-        if len(kinds) != 1 or self._structured:
-            return MARK_TYPES["s"], ""
-        (kind,) = kinds
-        return MARK_TYPES[kind[0]], MARK_TYPES[kind[1]] if len(kind) > 1 and kind[1] != "s" else ""
-
-    def _example(self) -> str:
-        value = self.value
-        if not isinstance(value, _SCALARS) or HIDDEN_MARK in self.marks or len(str(value)) > _LONGEST_EXAMPLE:
-            return ""
-        return f", for example {value}" if str(value).strip() else ""
 
 
 def _bounded_value(value: Any, seen: Occurrence, at: int) -> Any:
@@ -296,19 +281,11 @@ def _bounded_value(value: Any, seen: Occurrence, at: int) -> Any:
     return f"[{length:,} characters, the same each time; call {seen.steps[at].call} of session {seen.session} has them]"
 
 
-_NOT_IN_NAMES: Final = regex(r"[^A-Za-z0-9_-]+")
 _LONGEST_NAME: Final = 64
 _ROOM_FOR_NUMBER: Final = 4
 _FIRST_WORD: Final = regex(r"[A-Za-z][A-Za-z0-9]*")
 _MOST_WORDS: Final = 4
 _FALLBACK_TOOL: Final = "steps"
-
-
-def parameter_name(argument: str, taken: Collection[str]) -> str:
-    """The argument's name as far as a parameter can be called so; `path`, `path_2`, … where several are."""
-    plain = _NOT_IN_NAMES.sub("_", argument).lstrip("_-0123456789")[: _LONGEST_NAME - _ROOM_FOR_NUMBER].rstrip("_-")
-    lower = {name.lower() for name in taken}
-    return _unique(plain or "value", lambda name: name.lower() not in lower)
 
 
 def tool_name(tools: Iterable[str], taken: Collection[str]) -> str:
@@ -321,11 +298,7 @@ def tool_name(tools: Iterable[str], taken: Collection[str]) -> str:
     def fits(name: str) -> bool:
         return name.lower() not in lower and not name_problem(name) and not is_reserved(name)
 
-    return _unique(plain if not name_problem(plain) else _FALLBACK_TOOL, fits)
-
-
-def _unique(plain: str, fits: Callable[[str], bool]) -> str:
-    return next(name for name in (plain, *(f"{plain}_{number}" for number in range(2, 1000))) if fits(name))
+    return unique_name(plain if not name_problem(plain) else _FALLBACK_TOOL, fits)
 
 
 _PLAIN_WORD: Final = regex(r"[A-Za-z0-9_./*:@+=,^$\\-]{1,60}", re.ASCII)
@@ -373,6 +346,7 @@ def lines_for_person(suggestion: Suggestion) -> list[str]:
 
 def _arguments_for_model(call: SuggestedCall) -> str:
     fixed = [f"{_name_for_model(name)}={_value_for_model(value)}" for name, value in call.arguments.items()]
+    fixed += [f"{_name_for_model(name)}={_template_for_model(text)}" for name, text in call.templates.items()]
     given = [f"{_name_for_model(name)}=<{parameter}>" for name, parameter in call.parameters.items()]
     return ", ".join([*fixed, *given])
 
@@ -383,12 +357,22 @@ def _value_for_model(value: Any) -> str:
     return value if isinstance(value, str) and _PLAIN_WORD.fullmatch(value) else _LEFT_OUT
 
 
+def _template_for_model(text: str) -> str:
+    """A single plain word with its parameters; of any other text its first word, where that is plain, and they."""
+    names = PLACEHOLDER.findall(text)
+    if _PLAIN_WORD.fullmatch(PLACEHOLDER.sub("x", text)):
+        return PLACEHOLDER.sub(r"<\1>", text)
+    first = text.partition(" ")[0]
+    program = f"{first} " if _PLAIN_NAME.fullmatch(first) else ""
+    return f"{program}{_LEFT_OUT} " + " ".join(f"<{name}>" for name in names)
+
+
 def _name_for_model(name: str) -> str:
     return name if _PLAIN_NAME.fullmatch(name) else _LEFT_OUT
 
 
 def _arguments_for_person(call: SuggestedCall) -> str:
-    fixed = [f"{name}={_value_for_person(value)}" for name, value in call.arguments.items()]
+    fixed = [f"{name}={_value_for_person(value)}" for name, value in {**call.arguments, **call.templates}.items()]
     return " ".join([*fixed, *(f"{name}=<{parameter}>" for name, parameter in call.parameters.items())])
 
 

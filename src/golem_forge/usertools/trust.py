@@ -38,7 +38,7 @@ from golem_forge.usertools.create import find_identical, find_similar
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.expectations import CaseResult, failed_tests_text
 from golem_forge.usertools.folder import ToolEntry
-from golem_forge.usertools.manifest import MANIFEST_FILE
+from golem_forge.usertools.manifest import MANIFEST_FILE, is_real_test
 from golem_forge.usertools.store.records import VersionStatus
 from golem_forge.usertools.test import run_tests
 from golem_forge.usertools.trust_card import ToolFacts, TrustCard, trust_card
@@ -140,9 +140,10 @@ class BuildFailed(ForgeError):
 
 def check_promotable(workshop: Workshop, entry: ToolEntry) -> None:
     """What an agent made is proven before it is offered, and nothing is offered twice. Raises ForgeError."""
-    if not entry.manifest.tests and workshop.store.is_agent_made(entry.name):
+    if not any(map(is_real_test, entry.manifest.tests)) and workshop.store.is_agent_made(entry.name):
+        empty = "; a test without `expect` is none" if entry.manifest.tests else ""
         raise ForgeError(
-            f"custom tool '{entry.name}' needs at least one test in tool.yaml before it can be activated",
+            f"custom tool '{entry.name}' needs at least one test in tool.yaml before it can be activated{empty}",
             code="NEEDS_TEST",
         )
     if same := identical_tool(workshop, entry.name, workshop.registry.files(entry).files):

@@ -105,3 +105,54 @@ async def test_a_zone_that_is_gone_is_what_the_check_says(place: Any, call: Any,
     outcome = await call(path, "push")
     assert (outcome.status, outcome.executed) == (Status.EXECUTION_FAILED, False), outcome.error
     assert "the directory of zone '/data' is gone" in outcome.error and "Put it back" in outcome.error
+
+
+PLANNED = """
+    from pathlib import Path
+    from golem_forge import Effect, Plan, Tool
+
+    def plan(args, ctx):
+        path = Path(args["path"])
+        old = path.read_text()
+        diff = f"--- {args['path']}\\n+++ {args['path']}\\n@@ -1 +1 @@\\n-{old}\\n+{args['text']}\\n"
+
+        def run():
+            path.write_text(args["text"])
+            return "wrote"
+
+        return Plan(run=run, effects=(Effect(verb="write", target=args["path"]),), diff=diff)
+
+    schema = {"type": "object", "properties": {"path": {"type": "string"}, "text": {"type": "string"}}}
+    stamp = Tool("stamp", "Stamps a file.", input_schema=schema, planner=plan)
+    wrong = Tool("wrong", "Plans nothing.", input_schema=schema, planner=lambda args, ctx: 3)
+"""
+
+
+async def test_a_module_tool_plans_in_its_host_and_its_card_shows_the_diff(place: Any, call: Any, asked: Any) -> None:
+    place.write("tools.py", PLANNED)
+    notes = place.root / "data" / "notes.txt"
+    notes.write_text("old")
+
+    def answer(request: Any) -> dict[str, bool]:
+        if request.tool != "stamp":
+            return {"approved": True}
+        assert "-old" in request.diff and "+new" in request.diff
+        assert [effect for effect in request.effects if "/notes.txt" in effect]
+        if changed:
+            notes.write_text("edited meanwhile")
+            changed.clear()
+        return {"approved": True}
+
+    changed: list[bool] = []
+    path = await place.opened("stamp", "wrong", ask=answer)
+    given = {"path": "notes.txt", "text": "new"}
+    assert (await call(path, "stamp", **given)).text == "wrote"
+    assert notes.read_text() == "new"
+    outside = await call(path, "stamp", path="/nowhere/x", text="new")
+    assert outside.status is not Status.SUCCESS
+    failed = await call(path, "wrong", path="x", text="y")
+    assert failed.status is Status.EXECUTION_FAILED and "not a Plan" in failed.text
+    notes.write_text("old")
+    changed.append(True)
+    stale = await call(path, "stamp", **given)
+    assert stale.status is not Status.SUCCESS and notes.read_text() == "edited meanwhile", "shown is what runs"

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from golem_forge.agent.files.worker_file import parse_worker
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 
 WEB = '''
+from pydantic import BaseModel
 from golem_forge import Tool, tool
 from acme_words import WORD
 
@@ -36,6 +38,24 @@ class Web:
 
     def get_tools(self, ctx):
         return tools
+
+class Keyed:
+    name = "keyed"
+
+    class config(BaseModel, extra="forbid"):
+        region: str
+        limit: int = 3
+
+    def get_tools(self, ctx):
+        @tool(needs_approval=False)
+        def where() -> str:
+            return f"{ctx.config.region} {ctx.config.limit}"
+
+        return [where]
+
+class Plain:
+    def get_tools(self):
+        return [fetch]
 
 single = search
 wrong = 3
@@ -89,6 +109,36 @@ async def test_w14_a_toolset_a_list_and_what_gives_one(
     assert (await call(path, "search", query="this")).text == "found this"
     assert (await call(path, "fetch")).text.startswith("/opt/forge/python/")
     assert [request.tool for request in ask] == ["search"]
+
+
+async def test_a_toolset_has_keys_of_its_own(place: Any, call: Any, package: Path) -> None:
+    tools = await external(place, **{"import": "acme_tools.web:Keyed"}, config={"region": "eu"}).load()
+    assert (await call(place.path(tools), "where")).text == "eu 3"
+    [fetch] = await external(place, **{"import": "acme_tools.web:Plain"}).load()
+    assert fetch.name == "fetch", "get_tools takes no context"
+    text = """---
+name: main
+toolsets:
+  external:
+    package: acme-tools
+    import: acme_tools.web:Keyed
+    config:
+      limit: many
+      regoin: eu
+---
+"""
+    worker = parse_worker(place.write("main.worker", text).read_bytes(), "main.worker", place.root / "main.worker")
+    with pytest.raises(ConfigError) as refused:
+        await place.modules(worker).load()
+    assert refused.value.problems == (
+        "main.worker:7: toolsets.external.config.region: Field required",
+        "main.worker:8: toolsets.external.config.limit: Input should be a valid integer, unable to parse string as an "
+        "integer",
+        "main.worker:9: toolsets.external.config.regoin: unknown key; did you mean 'region'?",
+    )
+    for block, words in (("Plain", "the toolset has no model of its keys"), ("tools", "it is no toolset")):
+        with pytest.raises(ConfigError, match=words):
+            await external(place, **{"import": f"acme_tools.web:{block}"}, config={"a": 1}).load()
 
 
 async def test_only_the_listed_tools_of_a_package_exist(place: Any, call: Any, package: Path) -> None:

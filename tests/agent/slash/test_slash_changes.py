@@ -108,10 +108,11 @@ async def test_mode_shows_every_mode_and_changes_it_for_the_session(host: Any) -
     assert "> interactive" in said and "  contained" in said and "asks before anything leaves" in said
     assert await host.type("/mode contained") == "" and switched[-1][0] is ApprovalMode.CONTAINED
     assert await host.type("/mode contained") == "The approval mode is contained already."
+    assert await host.type("/mode next") == "" and switched[-1][0] is ApprovalMode.PLAN
     assert await host.type("/mode next") == "" and switched[-1][0] is ApprovalMode.INTERACTIVE
     assert "did you mean 'contained'" in await host.type("/mode contaned")
     assert "when a session starts" in await host.type("/mode approve_all")
-    assert len(switched) == 2
+    assert len(switched) == 3
 
 
 async def test_python_has_the_same(changed: Any, made: list[ToolCall]) -> None:

@@ -12,10 +12,15 @@ import pytest
 from pydantic_ai import Agent, exceptions
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved
 from pydantic_ai.toolsets import FunctionToolset
+from pydantic_ai.usage import RunUsage
+from tests.acceptance.mcp_bench import McpBench
+from tests.deadlines import LONG
 
-from golem_forge import ToolResult, open_session, tool
+from golem_forge import ToolResult, ToolRouter, open_session, tool
+from golem_forge.agent import mcp_servers
 from golem_forge.core.decisions import Status
 from golem_forge.mcp.bridges.parked import ParkedCalls
 from golem_forge.mcp.bridges.pydantic_ai import ForgeToolset, from_toolset
@@ -128,6 +133,25 @@ async def test_a_session_alone_is_enough(tmp_path: Path) -> None:
     assert len(bench.ran) == 1 and outputs[0].output == "done", "asked and sold"
     assert [call.tool_name for call in outputs[1].output.approvals] == ["sell"]
     assert "approval_denied" in str(returns(outputs[2]))
+
+
+async def test_tools_of_servers_are_listed_before_the_first_call(
+    tmp_path: Path, tried_walls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list that can wait does; one that cannot has what is known of the servers."""
+    monkeypatch.setattr(mcp_servers, "FIRST_LIST_SECONDS", LONG)
+    bench = McpBench(tmp_path, tried_walls, None)
+    bench.yaml({"echo": bench.ours("echo.py"), "absent": {"command": "/no/such/binary"}})
+    bench.approve()
+    async with open_session(bench.workspace, home=bench.home) as session:
+        run = RunContext(deps=None, model=TestModel(), usage=RunUsage())
+        assert "echo__echo" in await ForgeToolset(session).get_tools(run)
+    async with open_session(bench.workspace, home=bench.home) as session:
+        assert ToolRouter(session).list("mcp", query="echo__echo")
+    listed = await asyncio.to_thread(lambda: ToolRouter(open_session(bench.workspace, home=bench.home)))
+    definitions = await asyncio.to_thread(listed.tool_definitions)  # without an event loop
+    assert "echo__echo" in [each["name"] for each in definitions]
+    assert bench.nobody_left()
 
 
 async def test_an_agent_calls_our_tools_and_hears_our_refusals(tmp_path: Path) -> None:

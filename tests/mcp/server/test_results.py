@@ -19,8 +19,8 @@ LINK = {"type": "resource_link", "uri": "x://y", "name": "y"}
 EMBEDDED = {"type": "resource", "resource": {"uri": "x://y", "text": "inside"}}
 
 
-def became(status: Status = Status.SUCCESS, **more: Any) -> Outcome:
-    return Outcome(ToolCall("it", {}, Caller.MCP, id="c1"), "it", status, **more)
+def became(status: Status = Status.SUCCESS, tool: str = "it", **more: Any) -> Outcome:
+    return Outcome(ToolCall("it", {}, Caller.MCP, id="c1"), tool, status, **more)
 
 
 def checked(outcome: Outcome, version: str) -> dict[str, Any]:
@@ -77,6 +77,25 @@ def test_structured_content_that_only_the_new_era_has(structured: Any) -> None:
     assert checked(became(result=result), "2026-07-28")["structuredContent"] == structured
     old = checked(became(result=result), "2025-11-25")
     assert ("structuredContent" in old) is isinstance(structured, dict)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            {"original": "one\ntwo\n", "modified": "one\nthree\n"},
+            {"diff": "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+three"},
+        ),
+        ({"modified": "x\n", "isNew": True}, {"isNew": True, "diff": "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+x"}),
+        ({"modified": "x\n"}, {}),
+    ],
+)
+def test_a_changed_file_is_sent_as_a_diff(value: dict[str, Any], said: dict[str, Any]) -> None:
+    result = ToolResult(value={"kind": "diff", "path": "a.txt", **value}, text="Modified a.txt")
+    sent = checked(became(result=result, tool="write_file"), "2025-11-25")
+    assert sent["structuredContent"] == {"kind": "diff", "path": "a.txt", **said}
+    assert set(sent["_meta"]) == {OUTCOME_KEY}
+    assert checked(became(result=result), "2025-11-25")["structuredContent"] == result.value, "of a program's own tool"
 
 
 def test_a_server_cannot_speak_in_our_name() -> None:

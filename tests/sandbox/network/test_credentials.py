@@ -7,7 +7,7 @@ import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -38,9 +38,12 @@ class Api:
         self.pieces = 0
         """Sends the answer in pieces of so many bytes; 0: at once."""
         self.heard = asyncio.Event()
+        self.serve_next: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        if self.serve_next is not None:
+            return await self.serve_next(reader, writer)
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             lines = head.lower().split(b"\r\n")
@@ -477,10 +480,37 @@ async def test_a_use_that_cannot_be_recorded_does_not_happen(desks: Callable[...
     assert answer.startswith("HTTP/1.1 502 ") and "recorded" in answer and api.connections == 0
 
 
-async def test_uses_are_counted(desk: Desk, api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(credentials_module, "MOST_USES", 2)
-    answers = [(await desk.get()).split(" ")[1] for _ in range(3)]
-    assert answers == ["200", "200", "429"] and len(desk.uses) == 2
+async def test_requests_are_counted_with_and_without_a_placeholder(
+    desk: Desk, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials_module, "MOST_REQUESTS", 3)
+    answers = [(await desk.get("/user", header)).split(" ")[1] for header in (AUTH, "", AUTH, "", AUTH)]
+    assert answers == ["200", "200", "200", "429", "429"] and len(desk.uses) == 2
+
+
+@pytest.mark.parametrize("guess", [SECRET[:10], SECRET[:9] + "#", SECRET[:-1], "x" * 23])
+async def test_the_time_of_an_echo_says_nothing_of_the_value(desk: Desk, api: Api, guess: str) -> None:
+    """The server streams back what the child itself sent. A line is passed on at once, what follows it at the end."""
+    child_saw_the_line = asyncio.Event()
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\n\r\n{guess}\n.{guess}".encode())
+        await child_saw_the_line.wait()
+        writer.write(b"!")
+        writer.close()
+
+    api.serve_next = echo
+    reader, writer = await asyncio.open_connection("127.0.0.1", desk.port)
+    writer.write(b"GET http://ok.test/echo HTTP/1.1\r\nHost: ok.test\r\n\r\n")
+    async with asyncio.timeout(PATIENCE):
+        await reader.readuntil(b"\r\n\r\n")
+        first = await reader.readuntil(guess.encode() + b"\n\r\n")
+        child_saw_the_line.set()
+        rest = await reader.read()
+    writer.close()
+    assert first == b"%x\r\n%s\n\r\n" % (len(guess) + 1, guess.encode())
+    assert rest == b"%x\r\n.%s!\r\n0\r\n\r\n" % (len(guess) + 2, guess.encode())
 
 
 @pytest.mark.parametrize("value", ["", "short", "two\r\nlines-of-it", "ümlaut-secret", "x" * 20_000])

@@ -39,8 +39,9 @@ def test_a_toolchain_in_a_zone_that_is_left_out_stays_hidden(house):
     (own / "own").chmod(0o755)
     house.path = f"{own}:{house.path}"
     walls = two_zones(house)
-    assert house.run("own", walls).text == "mine\n"
-    assert house.run("own", narrowed(house, walls, ZoneRequest(name="docs"))).code == 127
+    assert house.run("own", walls, zone_programs=True).text == "mine\n"
+    some = narrowed(house, walls, ZoneRequest(name="docs"))
+    assert house.run("own", some, zone_programs=True).code == 127
 
 
 async def test_the_report_is_asked_for_once(house, monkeypatch):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from golem_forge.sandbox.walls import toolchains
 from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
 
 
@@ -261,16 +262,40 @@ def test_links_are_shown_where_they_are_spelled_and_where_they_lead(machine: Mac
     assert found.variables == {"PYENV_ROOT": str(machine.home / ".pyenv")}
 
 
-def test_zones_are_on_the_path_but_never_shown_again(machine: Machine, tmp_path: Path) -> None:
+def test_zones_are_on_the_path_of_commands_alone_and_never_shown_again(machine: Machine, tmp_path: Path) -> None:
     zone = tmp_path / "work"
     for name in (".venv/bin", "libexec", "shims"):
         (zone / name).mkdir(parents=True)
     (zone / "libexec/pyenv").write_text("")
-    machine.on_path(zone / ".venv/bin", zone / "shims", tmp_path)
+    (tmp_path / "link").symlink_to(zone / ".venv")
+    (zone / "out").symlink_to(machine.make("elsewhere/"))
+    in_zone = [str(zone / ".venv/bin"), str(zone / "shims"), str(tmp_path / "link/bin"), str(zone / "out")]
+    machine.on_path(*in_zone, tmp_path)
+    machine.environ |= {"JAVA_HOME": str(zone / ".venv"), "PYENV_ROOT": str(zone)}
+    system = ("/usr/local/bin", "/usr/bin", "/bin")
     found = machine.find(zones=[str(zone)])
     assert found.directories == ()
-    assert found.path[:2] == (str(zone / ".venv/bin"), str(zone / "shims"))
+    assert (found.command_path, found.path) == ((*in_zone, *system), system)
+    assert found.command_variables == {"JAVA_HOME": str(zone / ".venv"), "PYENV_ROOT": str(zone)}
     assert found.variables == {}
+    for_less = machine.find(changed=[str(zone), str(tmp_path)])  # a worker without the zone; around a home is no zone
+    assert for_less.path == system and for_less.variables == {}
+
+
+def test_without_the_zones_python_there_is_forges_own(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolchains, "ALWAYS", ())
+    base = machine.make("python/bin/python3").parents[1]
+    (base / "bin/python3").chmod(0o755)
+    (tmp_path / "zone/bin").mkdir(parents=True)
+    machine.environ["PATH"] = str(tmp_path / "zone/bin")
+    monkeypatch.setattr(sys, "base_prefix", str(base))
+    found = machine.find(zones=[str(tmp_path / "zone")])
+    assert (found.path, found.directories) == ((str(base / "bin"),), (str(base),))
+    assert found.command_path == (str(tmp_path / "zone/bin"),)
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "zone"))
+    assert machine.find(zones=[str(tmp_path / "zone")]).path == ()
 
 
 def test_the_interpreter_of_a_real_virtual_environment_is_covered(machine: Machine, tmp_path: Path) -> None:
@@ -321,7 +346,7 @@ def test_an_environment_in_a_zone_is_not_shown_again(machine: Machine, tmp_path:
     (zone / "pyvenv.cfg").write_text("home = /root\n")
     machine.on_path(zone / "bin")
     found = machine.find(zones=[str(zone)])
-    assert (found.directories, found.path[0]) == ((), str(zone / "bin"))
+    assert (found.directories, found.command_path[0]) == ((), str(zone / "bin"))
 
 
 def test_looking_goes_no_deeper_than_the_managers_own_directories(

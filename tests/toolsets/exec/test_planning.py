@@ -36,7 +36,7 @@ class StatedWalls:
     async def report(self) -> ProbeReport:
         return self._report
 
-    def search_path(self) -> tuple[str, ...]:
+    def search_path(self, *, command: bool) -> tuple[str, ...]:
         return SYSTEM_PATH
 
     def stands_at(self, zone: str, level: Level) -> str:

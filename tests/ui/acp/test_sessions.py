@@ -213,13 +213,22 @@ def test_one_turn_at_a_time_and_a_command_beside_it(program: Any) -> None:
         editor.answers = None
         number = editor.begin_prompt(session, "write")
         asked = editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
-        assert "answers a prompt" in editor.prompt(session, "second")["error"]["message"]
+        second = editor.begin_prompt(session, "second")
         assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
         outcome = {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
         editor.write({"jsonrpc": "2.0", "id": asked["id"], "result": outcome})
         editor.write({"jsonrpc": "2.0", "id": asked["id"], "result": outcome})  # an answer twice counts once
         assert editor.result(number) == {"stopReason": "end_turn"}
-    assert [(call.tool, call.starts) for call in program.calls()] == [("write_file", 1)]
+        assert "has only 2 turns" in editor.result(second)["error"]["message"], "it came after the first, not beside it"
+        editor.use_script(session, t="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: y}}]}]\n")
+        editor.forget()
+        number = editor.begin_prompt(session, "write again")
+        waits = editor.begin_prompt(session, "never asked")
+        editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
+        editor.notify("$/cancel_request", requestId="nothing")
+        editor.notify("$/cancel_request", requestId=number)
+        assert [editor.result(each) for each in (number, waits)] == [{"stopReason": "cancelled"}] * 2
+    assert [(call.tool, call.starts) for call in program.calls()] == [("write_file", 1), ("write_file", 0)]
 
 
 @pytest.mark.parametrize("leaves_by", ["/exit", "close", "end of input"])
@@ -329,6 +338,7 @@ def test_sessions_are_listed_resumed_and_belong_to_their_directory(program: Any,
         answer = editor.request("session/resume", sessionId=session, cwd=str(program.root), mcpServers=[])
         assert answer["modes"]["currentModeId"] == "interactive"
         assert editor.updates("user_message_chunk") == [], "nothing is replayed"
+        editor.forget()
         editor.request("session/close", sessionId=session)
         other = tmp_path / "other"
         other.mkdir()
@@ -337,6 +347,42 @@ def test_sessions_are_listed_resumed_and_belong_to_their_directory(program: Any,
         for bad in ("../../etc/passwd", "last", session[:8], "0" * 32):
             refused = editor.request("session/load", sessionId=bad, cwd=str(program.root), mcpServers=[])
             assert refused["error"]["code"] == -32002
+        assert editor.request("session/delete", sessionId="../../etc/passwd")["error"]["code"] == -32002
+        open_too = editor.new()
+        for each in (session, open_too, session):
+            assert editor.request("session/delete", sessionId=each) == {}
+        assert editor.request("session/list")["sessions"] == []
+
+
+def test_a_loaded_session_is_told_as_it_was_live(program: Any) -> None:
+    """The same titles, and the thoughts before the words."""
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.prompt(session, "hello")
+        live = told_of(editor)
+        editor.request("session/close", sessionId=session)
+        editor.forget()
+        editor.request("session/load", sessionId=session, cwd=str(program.root), mcpServers=[])
+        assert told_of(editor) == live
+        assert ("agent_thought_chunk", "The person greets me.") in live
+        assert editor.updates("usage_update") != []
+
+
+def told_of(editor: Editor) -> list[tuple[str, str]]:
+    """Titles of calls and the words of each message or thought, joined, in order."""
+    found: list[tuple[str, str]] = []
+    for frame in editor.frames:
+        update = frame.get("params", {}).get("update", {}) if frame.get("method") == "session/update" else {}
+        kind = update.get("sessionUpdate")
+        if kind == "tool_call":
+            found.append((kind, update["title"]))
+        elif kind in ("agent_message_chunk", "agent_thought_chunk"):
+            text = update["content"]["text"]
+            if found and found[-1][0] == kind:
+                found[-1] = (kind, found[-1][1] + text)
+            else:
+                found.append((kind, text))
+    return [(kind, text.strip()) for kind, text in found]
 
 
 def test_the_page_of_a_session_and_a_secret_that_is_typed_there_only(program: Any) -> None:

@@ -190,13 +190,15 @@ def test_time_saved_is_estimated_only_for_tools_made_from_a_suggestion(book: Too
     agent = Author(AuthorKind.AGENT)
     book.record_creation("plain", agent)
     assert total_statistics(book, {"plain": "active"}).saved_ms is None
+    book.record_creation("slow", agent, suggestion="read > write", sequence_ms=50)
     book.record_creation("suggested", agent, suggestion="read > grep > write", sequence_ms=1000)
     for ms in (100, 200, 300):
         used(book, ms=ms, name="suggested")
         used(book, ms=ms, name="plain")
+        used(book, ms=ms, name="slow")
     by_name = {each.name: each.saved_ms for each in tool_statistics(book)}
-    assert by_name == {"plain": None, "suggested": 2400}
-    assert total_statistics(book, {"plain": "active", "suggested": "active"}).saved_ms == 2400
+    assert by_name == {"plain": None, "suggested": 2400, "slow": 0}, "never negative"
+    assert total_statistics(book, {"plain": "active"}).saved_ms == 2400, "also of tools that are gone"
 
 
 def test_refresh_times_are_those_of_the_last_thousand(book: ToolStore) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE, within
+from tests.git_remotes import ssh_remote
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
@@ -52,6 +53,32 @@ def test_attributes_of_the_repository_change_no_byte(home: ForgeHome, make_tool:
     made = home.path / "tools" / "greet"
     assert (made / "id.txt").read_text() == "$Format:%H$ $Id$\n" and (made / "data" / "words.txt").is_file()
     assert b"\r" not in (made / "greet.py").read_bytes()
+
+
+def test_a_tool_comes_by_the_persons_own_ssh(
+    tmp_path: Path, home: ForgeHome, make_tool: MakeTool, repository: Any
+) -> None:
+    make_tool(at=repository.folder / "greet")
+    commit = repository.commit()
+    with ssh_remote(tmp_path) as there:
+        (person := tmp_path / "person").mkdir()
+        (person / ".gitconfig").write_text(there.settings)
+        environ = {"PATH": os.environ["PATH"], "HOME": str(person), **there.environ}
+        subprocess.run(
+            ["git", "push", "-q", there.url, "HEAD:main"],
+            cwd=repository.folder,
+            env=environ,
+            check=True,
+            timeout=PATIENCE,
+        )
+        source = f"git+{there.url}@{commit}#greet"
+        assert (
+            import_tool(source, home=home, access=GitAccess(environ=environ)).name == "greet"
+            and read_lock(home)["greet"].source == source
+        )
+        without = {name: value for name, value in environ.items() if name != "SSH_AUTH_SOCK"}
+        with pytest.raises(SharingError, match="Forge uses your ssh agent"):
+            import_tool(source, home=ForgeHome(tmp_path / "other"), access=GitAccess(environ=without))
 
 
 def test_links_are_refused(home: ForgeHome, make_tool: MakeTool, repository: Any, leftovers: Any) -> None:

@@ -18,6 +18,9 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
         (f"git+https://host.test/a/repo@{COMMIT}", "https://host.test/a/repo", ""),
         (f"git+https://host.test/a/repo.git@{COMMIT}#sub/dir", "https://host.test/a/repo.git", "sub/dir"),
         (f"git+https://host.test/@scope/repo@{COMMIT.upper()}#/sub/", "https://host.test/@scope/repo", "sub"),
+        (f"git@host.test:a/repo.git@{COMMIT}#sub", "git@host.test:a/repo.git", "sub"),
+        (f"git+ssh://git@host.test:2222/a/repo@{COMMIT}", "ssh://git@host.test:2222/a/repo", ""),
+        (f"git+ssh://host.test/repo@{COMMIT}", "ssh://host.test/repo", ""),
         (f"github:owner/repo@{COMMIT}", "https://github.com/owner/repo", ""),
         (f"github:owner/my.repo@{COMMIT}/sub/dir", "https://github.com/owner/my.repo", "sub/dir"),
     ],
@@ -30,7 +33,12 @@ def test_git_sources(text: str, url: str, below: str) -> None:
 
 @pytest.mark.parametrize("pin", ["@main", "@v1.0", f"@{COMMIT[:39]}", f"@{COMMIT}0", "@HEAD", "@", "", f"@{COMMIT}~1"])
 def test_anything_but_a_full_commit_id_is_refused(pin: str) -> None:
-    for start in ("git+https://host.test/repo", "github:owner/repo"):
+    for start in (
+        "git+https://host.test/repo",
+        "github:owner/repo",
+        "git@host.test:repo",
+        "git+ssh://git@host.test/repo",
+    ):
         with pytest.raises(SharingError, match="pin a full commit id"):
             parse_source(start + pin)
 
@@ -38,7 +46,10 @@ def test_anything_but_a_full_commit_id_is_refused(pin: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"git+ssh://host.test/repo@{COMMIT}",
+        f"git+ssh://-oProxyCommand=x/repo@{COMMIT}",
+        f"git+ssh://git:secret@host.test/repo@{COMMIT}",
+        f"git@-oProxyCommand=x:repo@{COMMIT}",
+        f"git@host.test:-repo@{COMMIT}",
         f"git+file:///repo@{COMMIT}",
         f"git+http://host.test/repo@{COMMIT}",
         f"git+ext::sh -c touch% /tmp/x@{COMMIT}",

@@ -10,7 +10,8 @@ import pytest
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.call_sequences import Occurrence, RepeatedSequence, make_step
+from golem_forge.usertools.argument_slots import parameter_name, text_parts
+from golem_forge.usertools.call_sequences import Occurrence, RepeatedSequence, Step, make_step
 from golem_forge.usertools.create import NewTool, scaffold
 from golem_forge.usertools.manifest.keys import PARAMETER_NAME
 from golem_forge.usertools.suggestions import (
@@ -21,7 +22,6 @@ from golem_forge.usertools.suggestions import (
     line_for_model,
     lines_for_person,
     make_suggestion,
-    parameter_name,
     tool_name,
     undismiss_sequence,
 )
@@ -190,3 +190,63 @@ def test_which_suggestion_a_new_tool_comes_from() -> None:
     offered.add(files)
     assert offered.claim_for(NewTool(name=files.name, description="x")) == (files.key, files.sequence_ms)
     assert offered.claim_for(NewTool(name=files.name, description="x")) == ("", 0.0), "each becomes one tool"
+
+
+def test_the_time_of_a_run_counts_what_happened_between_its_calls() -> None:
+    def step(second: str, ms: float) -> Step:
+        return Step(("t",), (), f"2026-05-01T00:{second}.000Z", ms, "c")
+
+    assert Occurrence("s", (step("00:00", 10), step("00:30", 20))).elapsed_ms == 30_020
+    assert Occurrence("s", (step("00:00", 10), step("59:59", 20))).elapsed_ms == 600_020, "a card left alone"
+    assert Occurrence("s", (step("00:00", 9000), step("00:01", 20))).elapsed_ms == 9_020
+
+
+def errors(name: str, count: int) -> Calls:
+    return [
+        ("exec_command", {"cmd": f"grep -c ERROR logs/{name}.log"}),
+        ("read_file", {"path": f"logs/{name}.log"}),
+        ("write_file", {"path": f"reports/{name}.md", "content": f"# Report\n{count} errors\n"}),
+    ]
+
+
+def test_what_stays_inside_texts_stays_and_what_varies_together_is_one_parameter() -> None:
+    made = suggested(errors("api", 3), errors("web-1", 14), errors("db", 0))
+    command, read, write = made.sequence
+    assert command.templates == {"cmd": "grep -c ERROR logs/{name}.log"}
+    assert read.templates == {"path": "logs/{name}.log"} and write.templates["path"] == "reports/{name}.md"
+    assert write.templates["content"] == "# Report\n{number} errors\n"
+    assert [each.name for each in made.parameters] == ["name", "number"]
+    assert event_sequence_key(made.event()["sequence"]) == made.key
+    line = line_for_model(made)
+    assert "cmd=grep … <name>" in line and "path=reports/<name>.md" in line and "ERROR" not in line
+    assert 'cmd="grep -c ERROR logs/{name}.log"' in "\n".join(lines_for_person(made))
+
+
+def test_only_names_of_tools_that_repeat_are_no_pattern() -> None:
+    files = [("/workspace/src/a.py", "/workspace/src/b.py"), ("/workspace/x.md", "/workspace/y.md"), ("q", "r")]
+    free = ("one", "def f(): ...", "a b c")
+    made = suggested(
+        *(
+            [("read_file", {"path": one}), ("write_file", {"path": two, "content": text})]
+            for (one, two), text in zip(files, free, strict=True)
+        )
+    )
+    assert made.constant_steps == frozenset()
+    numbers = suggested(*([("read_file", {"path": f"a{n}", "limit": 50}), ("u", {"v": f"b{n}x"})] for n in range(3)))
+    assert numbers.constant_steps == frozenset(), "a limit is no pattern"
+
+
+@pytest.mark.parametrize(
+    ("texts", "parts"),
+    [
+        (("a b", "a c"), ("a ", ("b", "c"))),
+        (("2026-01-02.csv", "2026-03-04.csv"), ("2026-", ("01-02", "03-04"), ".csv")),
+        (("run x", "run y z"), ("run ", ("x", "y z"))),
+        (("a", "b"), None),
+        (("same", "same"), None),
+        (("x" * 301, "y"), None),
+        (("a1 b1 c1 d1 e", "a2 b2 c2 d2 e"), None),
+    ],
+)
+def test_parts_of_texts(texts: tuple[str, ...], parts: Any) -> None:
+    assert text_parts(texts) == parts

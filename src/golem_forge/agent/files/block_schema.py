@@ -44,7 +44,7 @@ class CustomBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalBlock:
-    """`external: {package, import | entry_point, tools, approval, env}`: tools of an installed distribution."""
+    """`external: {package, import | entry_point, tools, config, approval, env}`: tools of an installed distribution."""
 
     package: str
     import_path: str = ""
@@ -53,6 +53,8 @@ class ExternalBlock:
     """In the group `golem_forge.toolsets`. Exactly one of the two is set."""
     tools: tuple[str, ...] = ()
     """Empty: all."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """The toolset's own keys; its model checks them where it is loaded."""
     approval: ApprovalBlock = field(default_factory=ApprovalBlock)
     env: EnvBlock | None = None
     origin: str = ""
@@ -148,6 +150,9 @@ def _servers(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return names
 
 
+_own_keys: Final = value_that(lambda value: isinstance(value, dict), "a mapping of the toolset's own keys")
+
+
 def _is_module(value: Any) -> bool:
     return isinstance(value, str) and value.endswith(".py") and "\0" not in value
 
@@ -159,7 +164,8 @@ _CUSTOM: Final = MappingSchema({"module": _MODULE, **_LISTS, **_SHARED}, require
 _CUSTOM_OFFERS: Final = MappingSchema({"module": _MODULE, **_LISTS, **_SHARED}, required=("module",))
 """Of a block that names prompts or resources: it needs no tool."""
 _EXTERNAL: Final = MappingSchema(
-    {"package": text, "import": text, "entry_point": text, "tools": _names, **_SHARED}, required=("package",)
+    {"package": text, "import": text, "entry_point": text, "tools": _names, "config": _own_keys, **_SHARED},
+    required=("package",),
 )
 _WORKERS: Final = MappingSchema({"allow": _names, "approval": approval_block}, required=("allow",))
 _USER_TOOLS: Final = MappingSchema({"tools": _names, "create": flag, "approval": approval_block})

@@ -9,7 +9,7 @@ toolset is validated by the pydantic model of its keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.agent.files.block_schema import (
     CODE_BLOCKS,
@@ -30,12 +30,12 @@ from golem_forge.core.decisions import strictest
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import escape_control_chars, nearest_hint
 from golem_forge.policy.base import ApprovalBlock, check_block
-from golem_forge.tools.factory import Toolset, ToolsetContext
+from golem_forge.tools.factory import Toolset, ToolsetContext, block_problems
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets import CodingToolset
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
+    from pydantic import BaseModel
 
 OFF: Final = "off"
 """In the place of a native toolset's block: its tools are left out, also of a bundle that has them."""
@@ -308,41 +308,9 @@ def checked_block(
     try:
         return model.model_validate(dict(block))
     except ValidationError as error:
-        for place, text in _problem_texts(model, error):
+        for place, text in block_problems(model, error):
             problems.add((*path, *place), text)
         return None
-
-
-def _problem_texts(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[YamlPath, str]]:
-    for each in error.errors(include_url=False, include_context=False, include_input=False):
-        if each["type"] == "extra_forbidden":
-            *above, key = each["loc"]
-            yield each["loc"], f"unknown key{_nearest_hint(str(key), _keys_at(model, above))}"
-        else:
-            yield each["loc"], each["msg"].removeprefix("Value error, ")
-
-
-def _keys_at(model: type[BaseModel], path: Iterable[int | str]) -> list[str]:
-    """The keys of the model that a path of field names and list positions leads to; none where it cannot be told."""
-    found: type[BaseModel] | None = model
-    for part in path:
-        if isinstance(part, int) or found is None:
-            continue  # an item of a list has the model of its field
-        field = found.model_fields.get(part) or next(
-            (each for each in found.model_fields.values() if each.alias == part), None
-        )
-        found = _model_in(field.annotation) if field is not None else None
-    return [] if found is None else [field.alias or name for name, field in found.model_fields.items()]
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    """The one model that an annotation like `list[Rule] | None` is about."""
-    from pydantic import BaseModel
-
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    found = [model for each in get_args(annotation) if (model := _model_in(each)) is not None]
-    return found[0] if len(found) == 1 else None
 
 
 def _nearest_hint(key: str, known: Collection[str]) -> str:

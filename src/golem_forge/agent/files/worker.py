@@ -6,9 +6,9 @@ those of the file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from golem_forge.config.run_block import BudgetLimits, GenerationSettings
 from golem_forge.core.decisions import Verdict
@@ -79,6 +79,34 @@ class Worker:
     """That file as the program's people know it (`workers/analyzer.worker`), for messages."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Dotted key → line in the file, for messages that come later than reading."""
+
+    if TYPE_CHECKING:  # in Python a block may be a mapping, as in a file, and is checked where the worker is used
+
+        def __init__(
+            self,
+            name: str | Mapping[str, Any] = "",
+            *,
+            instructions: str = "",
+            description: str = "",
+            mode: Literal["single", "chat"] | None = None,
+            model: str | Sequence[str] = "",
+            model_settings: GenerationSettings | Mapping[str, Any] = ...,
+            compatible_models: Sequence[str] = (),
+            toolsets: Mapping[str, Any] = {},
+            sandbox: WorkerSandbox | Mapping[str, Any] | None = None,
+            input_schema: Mapping[str, Any] | None = None,
+            output_schema: Mapping[str, Any] | None = None,
+            attachment_policy: AttachmentPolicy | Mapping[str, Any] = ...,
+            allow_empty_input: bool = False,
+            max_iterations: int = 50,
+            max_context_tokens: int | None = None,
+            batch: BatchSettings | Mapping[str, Any] = ...,
+            budget: BudgetLimits | Mapping[str, Any] = ...,
+            tool_format: Literal["auto", "native", "xml"] = "auto",
+            path: Path | None = None,
+            shown_path: str = "",
+            lines: Mapping[str, int] = {},
+        ) -> None: ...
 
     def at(self, key: str = "") -> str:
         """`workers/a.worker:7`, for messages about one key."""

@@ -35,7 +35,15 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import closest_match, nearest_remark
-from golem_forge.tools.factory import FunctionTool, PromptTool, ResourceTool, ToolsetContext, prompt
+from golem_forge.tools.factory import (
+    FunctionTool,
+    PromptTool,
+    ResourceTool,
+    ToolsetContext,
+    block_problems,
+    build_tools,
+    prompt,
+)
 from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
 from golem_forge.tools.validation import ToolDefinitionError
@@ -46,6 +54,9 @@ _SCHEMA: Final = "schema"
 
 class ExportError(Exception):
     """Why a module's tools cannot be used, in words for the person who wrote the worker file."""
+
+    problems: tuple[tuple[tuple[str | int, ...], str], ...] = ()
+    """Of single keys of the block's `config`: where, and what is wrong."""
 
 
 def exported_tools(module: ModuleType, names: Iterable[str], shown: str) -> dict[str, Tool]:
@@ -215,13 +226,18 @@ def _public(module: ModuleType) -> list[str]:
     ][:_MOST_NAMED]
 
 
-def toolset_tools(value: Any, names: Sequence[str], shown: str) -> dict[str, Tool]:
-    """What an `external` import means: a Toolset, Tools, or a callable that gives either. No names: all of them."""
+def toolset_tools(
+    value: Any, names: Sequence[str], shown: str, config: Mapping[str, Any] | None = None
+) -> dict[str, Tool]:
+    """What an `external` import means: a Toolset, Tools, or a callable that gives either. No names: all of them.
+    `config`: keys for the toolset."""
     ready = isinstance(value, Tool) or (hasattr(value, "get_tools") and not isinstance(value, type))
     if callable(value) and not ready:
         value = value()
     if hasattr(value, "get_tools"):
-        value = value.get_tools(ToolsetContext())
+        value = build_tools(value, ToolsetContext(config=_checked_config(value, config or {}, shown)))
+    elif config:
+        raise ExportError(f"{shown} takes no config: it is no toolset")
     given = [value] if isinstance(value, Tool) else list(value) if isinstance(value, Iterable) else None
     if given is None or not all(isinstance(tool, Tool) for tool in given):
         raise ExportError(f"{shown} must be a Toolset, a list of Tools, or a function that returns either")
@@ -237,10 +253,26 @@ def toolset_tools(value: Any, names: Sequence[str], shown: str) -> dict[str, Too
     return {name: found[name] for name in names} if names else found
 
 
+def _checked_config(toolset: Any, config: Mapping[str, Any], shown: str) -> Any:
+    """The keys as the toolset's model has them; None where it has no model."""
+    model = getattr(toolset, "config", None)
+    if model is None or not hasattr(model, "model_validate"):
+        if config:
+            raise ExportError(f"{shown} takes no config: the toolset has no model of its keys (`config`)")
+        return None
+    from pydantic import ValidationError
+
+    try:
+        return model.model_validate(dict(config))
+    except ValidationError as error:
+        refused = ExportError(f"{shown}: its config is not right")
+        refused.problems = tuple(block_problems(model, error))
+        raise refused from None
+
+
 def _check_usable(tool: Tool, shown: str) -> Tool:
-    if tool.planner is not None or tool.redirect is not None:
-        what = "plans its calls" if tool.planner is not None else "hands calls on"
-        raise ExportError(f"Tool '{tool.name}' in {shown} {what}, which only built-in tools can; give it execute=")
+    if tool.redirect is not None:
+        raise ExportError(f"Tool '{tool.name}' in {shown} hands calls on, which only built-in tools can")
     return tool
 
 
@@ -276,6 +308,8 @@ class ToolDescription:
     """Its host fills in the defaults of the schema: what is left out is what the schema says."""
     approval: OwnVerdict | Literal["predicate"]
     """Its own `needs_approval`: None if it has none, `predicate` if the host must be asked for each call."""
+    plans: bool
+    """Its host says before each call what the call would do."""
     options: Mapping[str, Any]
     """Keywords of `Tool` for all the rest."""
 
@@ -310,6 +344,7 @@ class ToolDescription:
             input_schema=dict(said["input_schema"]),
             fills_defaults=said.get("fills_defaults") is True,
             approval=approval,
+            plans=said.get("plans") is True,
             options=options,
         )
 
@@ -332,6 +367,7 @@ def describe_tool(export: str, tool: Tool) -> dict[str, Any]:
         "always_load": tool.always_load,
         "fills_defaults": not isinstance(tool.input, SchemaInput) or tool.input.defaults is Defaults.FILLED,
         "approval": PREDICATE if callable(own) else own,
+        "plans": tool.planner is not None,
         "aliases": dict(tool.argument_aliases or {}),
         "max_argument_bytes": tool.max_argument_bytes,
         "effects": None if tool.effects is None else [[each.verb, each.target] for each in tool.effects],

@@ -19,12 +19,18 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from golem_forge.agent.modules.exports import COMPLETER, PREDICATE, ToolDescription
-from golem_forge.agent.modules.protocol import MAX_MESSAGE_BYTES, encode_message, error_from_wire, outcome_to_wire
+from golem_forge.agent.modules.protocol import (
+    MAX_MESSAGE_BYTES,
+    encode_message,
+    error_from_wire,
+    outcome_to_wire,
+    plan_from_wire,
+)
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
 from golem_forge.core.lazy_dataclass import dataclass
@@ -35,13 +41,14 @@ from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.socket_child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
-from golem_forge.tools.context import ToolContext
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.results import to_result
 from golem_forge.tools.tool import SourceKind, Tool
 
 LOAD_WITHIN_S: Final = 20.0
 _EXIT_WAIT_S: Final = 0.3
+_MOST_PROBLEMS: Final = 50
 _MAX_NESTED: Final = 64
 """Tools that one call may have under way at once; it waits before it can ask for more."""
 _MOST_OUTPUT_SHOWN: Final = 2000
@@ -51,13 +58,19 @@ _SHARE_OF_LIMITS: Final = 2
 """A host whose calls used up this part of its CPU time or output is not given another: limits are meant per call."""
 
 
+ConfigKeyProblem = tuple[tuple[str | int, ...], str]
+"""Where in a block's `config`, and what is wrong."""
+
+
 class ModuleRefused(Exception):
     """The module could not be loaded; the text says why, with the line."""
 
-    def __init__(self, text: str, *, complete: bool = False) -> None:
+    def __init__(self, text: str, *, complete: bool = False, problems: Sequence[ConfigKeyProblem] = ()) -> None:
         super().__init__(text)
         self.complete = complete
         """The text already names the module."""
+        self.problems = tuple(problems)
+        """Of single keys of the block's `config`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +134,13 @@ class ModuleHost:
             return False
         return self._walls.still_valid(self._walled, self._job)
 
-    async def call(self, export: str, args: Mapping[str, Any], ctx: ToolContext) -> Any:
-        """The tool's value, its ToolResult, or what the walls refused it. Raises what became of it otherwise."""
+    async def call(self, export: str, args: Mapping[str, Any], ctx: ToolContext, planned: Any = None) -> Any:
+        """The tool's value, its ToolResult, or what the walls refused it. Raises what became of it otherwise.
+        `planned`: what `plan` gave, where the tool plans."""
+        order = {"op": "call", "export": export, "args": args, "context": _context_to_wire(ctx), "planned": planned}
         try:
             await self._walled.exchange()
-            answer = await self._ask(
-                {"op": "call", "export": export, "args": args, "context": _context_to_wire(ctx)}, ctx
-            )
+            answer = await self._ask(order, ctx)
             await self._walled.exchange()
         except ToolFailed as error:
             found = () if error.code else self._walled.denials_in(error.message)
@@ -145,6 +158,14 @@ class ModuleHost:
         answer = (await self._ask(order, ctx)).get("value")
         if not isinstance(answer, (bool, str)):
             raise ToolFailed("the module host gave no verdict")
+        return answer
+
+    async def plan(self, export: str, args: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
+        """What the tool's planner says that this call would do, as data."""
+        order = {"op": "plan", "export": export, "args": args, "context": _context_to_wire(ctx)}
+        answer = (await self._ask(order, ctx)).get("value")
+        if not isinstance(answer, dict):
+            raise ToolFailed("the module host gave no plan")
         return answer
 
     async def end(self) -> ExitStatus:
@@ -169,7 +190,7 @@ class ModuleHost:
             raise ModuleRefused(error.message) from None
         if "refused" in answer:
             text = self._walls.redact(str(answer["refused"]))
-            raise ModuleRefused(text, complete=answer.get("complete") is True)
+            raise ModuleRefused(text, complete=answer.get("complete") is True, problems=self._problems(answer))
         try:
             self.tools = tuple(ToolDescription.read(each) for each in answer["value"])
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
@@ -177,6 +198,15 @@ class ModuleHost:
         named = [*order["names"], *(name for listed in order.get("offers", {}).values() for name in listed)]
         if named and [tool.export for tool in self.tools if not tool.export.endswith(COMPLETER)] != named:
             raise ModuleRefused("its host described other tools than those that were named")
+
+    def _problems(self, answer: Mapping[str, Any]) -> list[ConfigKeyProblem]:
+        said = answer.get("problems")
+        found: list[ConfigKeyProblem] = []
+        for each in said[:_MOST_PROBLEMS] if isinstance(said, list) else ():
+            place, text = each if isinstance(each, list) and len(each) == 2 else ([], "")
+            if isinstance(place, list) and all(isinstance(part, (str, int)) for part in place):
+                found.append((tuple(place), self._walls.redact(str(text)[:_MOST_OUTPUT_SHOWN])))
+        return found
 
     async def _ask(self, order: dict[str, Any], ctx: ToolContext) -> dict[str, Any]:
         self._number += 1
@@ -379,11 +409,25 @@ def hosted_tool(described: ToolDescription, pool: HostPool, digest: str) -> Tool
             kind = error.message.partition(":")[0] if not error.code else error_name(error)
             raise type(kind[:80], (Exception,), {})(error.message) from None
 
+    async def plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
+        async with pool.use() as host:
+            said = await host.plan(export, args, ctx)
+
+        async def run() -> Any:
+            async with pool.use() as host:
+                return await host.call(export, args, ctx, said)
+
+        try:
+            return plan_from_wire(said, ctx.sandbox, run)
+        except (KeyError, TypeError, ValueError):
+            raise ToolFailed("the module host gave a plan that cannot be read") from None
+
     defaults = Defaults.BY_RUNNER if described.fills_defaults else Defaults.LEFT_OUT
     return Tool(
         **described.options,
         input_schema=lambda: SchemaInput(described.input_schema, defaults=defaults),
-        execute=execute,
+        execute=None if described.plans else execute,
+        planner=plan if described.plans else None,
         takes_mapping=True,
         needs_approval=predicate if described.approval == PREDICATE else described.approval,
         source=SourceKind.CUSTOM,

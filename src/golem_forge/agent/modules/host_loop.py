@@ -24,6 +24,7 @@ from golem_forge.core.json import NotJson, as_json
 from golem_forge.core.results import ToolResult, convert_call_result, to_mcp
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.call_signature import predicate_wants_context
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class HostLoop:
     def run(self) -> None:
         threading.Thread(target=self._read, daemon=True).start()
         work: dict[str, Callable[[dict[str, Any]], dict[str, Any]]]
-        work = {"load": self._load, "call": self._call, "predicate": self._predicate}
+        work = {"load": self._load, "call": self._call, "predicate": self._predicate, "plan": self._plan}
         while True:
             order = self._orders.get()
             try:
@@ -82,7 +83,7 @@ class HostLoop:
         except Exception as error:  # what cannot be written down at all
             self._send({"id": number, "cpu": time.process_time(), "error": protocol.error_to_wire(error)})
 
-    # The three orders
+    # The orders
 
     def _load(self, order: dict[str, Any]) -> dict[str, Any]:
         self._zones = order["zones"]
@@ -96,17 +97,20 @@ class HostLoop:
                 self._tools |= exports.exported_offers(module, order["offers"], order["shown"])
             else:
                 found = exports.import_attribute(order["import"])
-                self._tools = exports.toolset_tools(found, order["names"], order["shown"])
+                self._tools = exports.toolset_tools(found, order["names"], order["shown"], order["config"])
             return {"value": [exports.describe_tool(export, tool) for export, tool in self._tools.items()]}
         except exports.ExportError as error:
-            return {"refused": str(error), "complete": True}
+            return {"refused": str(error), "complete": True, "problems": error.problems}
         except BaseException as error:
             return {"refused": exports.load_failure(error, file)}
 
     def _call(self, order: dict[str, Any]) -> dict[str, Any]:
         tool = self._tools[order["export"]]
         values = tool.validate(order["args"]).values
-        value = self._finished(tool.invoke(values, self._context(order) if tool.context_name else None))
+        if tool.planner is not None:
+            value = self._run_planned(tool, values, order)
+        else:
+            value = self._finished(tool.invoke(values, self._context(order) if tool.context_name else None))
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
         value = convert_call_result(value)
@@ -118,6 +122,31 @@ class HostLoop:
         except NotJson as error:
             text = f"tool {tool.name!r} returned an invalid value at $: {error}"
             raise ToolFailed(text, code="OUTPUT_INVALID") from None
+
+    def _plan(self, order: dict[str, Any]) -> dict[str, Any]:
+        tool = self._tools[order["export"]]
+        plan = self._planned(tool, tool.validate(order["args"]).values, self._context(order, _no_calls))
+        try:
+            return {"value": protocol.plan_to_wire(plan)}
+        finally:
+            plan.release()
+
+    def _planned(self, tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Plan:
+        assert tool.planner is not None
+        plan = self._finished(tool.planner(values, ctx))
+        if not isinstance(plan, Plan):
+            raise ToolFailed(f"the planner of '{tool.name}' gave {type(plan).__name__}, not a Plan")
+        return plan
+
+    def _run_planned(self, tool: Tool, values: dict[str, Any], order: dict[str, Any]) -> Any:
+        """Plans anew and runs that, if it is what was judged: a host keeps nothing from one order to the next."""
+        plan = self._planned(tool, values, self._context(order))
+        try:
+            if protocol.plan_to_wire(plan) != order["planned"]:
+                raise ToolFailed("what this call would do changed since it was judged; call it again", code="STALE")
+            return self._finished(plan.run())
+        finally:
+            plan.release()
 
     def _predicate(self, order: dict[str, Any]) -> dict[str, Any]:
         tool = self._tools[order["export"]]

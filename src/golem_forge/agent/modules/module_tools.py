@@ -19,6 +19,8 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.modules.host import HostPool, ModuleRefused, hosted_tool
 from golem_forge.agent.modules.source import ModuleSource, PackageSource, SourceContext, SourceError
 from golem_forge.config.program import Program
+from golem_forge.config.schema import dotted_path
+from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.redaction import Redactor
@@ -58,6 +60,7 @@ class ModuleTools:
         around = SourceContext(root=program.root, home=home, walls=walls, redactor=redactor)
         folder = worker.path.parent if worker.path is not None else program.root
         blocks = worker_blocks(worker)
+        self._worker = worker
         self._trusted = trusted
         self._walls = walls
         self._blocks = [
@@ -76,7 +79,7 @@ class ModuleTools:
             try:
                 await self._load_block(block)
             except SourceError as error:
-                problems.append(_with_origin(block, str(error)))
+                problems += _texts(block, error)
             problems += _ineffective_approvals(block)
         if problems:
             await self.aclose()
@@ -139,7 +142,7 @@ class ModuleTools:
         try:
             await self._load_block(block, frozenset(taken) - before.keys())
         except SourceError as error:
-            return self._withdraw(block, [_with_origin(block, str(error))])
+            return self._withdraw(block, _texts(block, error))
         if problems := _ineffective_approvals(block):
             return self._withdraw(block, problems)
         return CatalogChanges(
@@ -181,10 +184,19 @@ class ModuleTools:
             raise
         except (ModuleRefused, ForgeError, ValueError) as error:
             await self._drop(pool)
+            if isinstance(error, ModuleRefused) and error.problems:
+                raise SourceError(*(self._key_problem(block, *each) for each in error.problems)) from None
             complete = isinstance(error, ModuleRefused) and error.complete
             raise SourceError(str(error) if complete else source.failed(str(error))) from None
         self._retire(block)
         block.tools, block.digest, block.pool = tools, prepared.digest, pool
+
+    def _key_problem(self, block: _LoadedBlock, place: tuple[str | int, ...], text: str) -> str:
+        """At the line of the key, or of what should contain it."""
+        path: YamlPath = ("toolsets", block.source.block.key, "config", *place)
+        above = (dotted_path(path[:end]) for end in range(len(path), 0, -1))
+        known = next((key for key in above if key in self._worker.lines), "")
+        return f"{self._worker.at(known)}: {dotted_path(path)}: {text}"
 
     async def _drop(self, pool: HostPool | None) -> None:
         if pool is not None:
@@ -217,6 +229,14 @@ def _ineffective_approvals(block: _LoadedBlock) -> list[str]:
     key = block.source.block.key
     errors = check_block(block.source.block.approval, block.tools)[0]
     return [error.replace(": approval.", f": toolsets.{key}.approval.", 1).removeprefix(": ") for error in errors]
+
+
+def _texts(block: _LoadedBlock, error: SourceError) -> list[str]:
+    """Several were said of single keys, with their places."""
+    given = [str(each) for each in error.args]
+    return [
+        each if f" toolsets.{block.source.block.key}.config" in each else _with_origin(block, each) for each in given
+    ]
 
 
 def _with_origin(block: _LoadedBlock, text: str) -> str:

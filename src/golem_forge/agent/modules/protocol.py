@@ -1,7 +1,8 @@
 """The protocol between Forge and a module host: one JSON object a line, of at most 16 MiB each. Both sides import it.
 
-Forge sends `load`, `call` and `predicate`, each with an `id`; the host answers every id once, with `value`, `result` or
-`error`. While it works it may send `progress`, and `call` to ask for another tool, which Forge answers with `reply`.
+Forge sends `load`, `call`, `predicate` and `plan`, each with an `id`; the host answers every id once, with `value`,
+`result` or `error`. While it works it may send `progress`, and `call` to ask for another tool, which Forge answers with
+`reply`.
 
 HostContext is the ToolContext of a tool in a host: call, session and worker ids, the workspace, the caller,
 `report_progress`, `call` and `call_blocking` (both re-enter the one path in Forge; `ask`, `sample`, `roots` and `log`
@@ -18,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Caller, Leftover, Outcome, ToolCall
 from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
 from golem_forge.core.json import safe_json
 from golem_forge.core.results import from_mcp, to_mcp
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
-from golem_forge.tools.context import ToolContext
+from golem_forge.tools.context import Plan, ToolContext
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -59,6 +62,66 @@ def error_from_wire(said: Mapping[str, Any]) -> ForgeError:
     if status in (Status.SUCCESS, Status.INTERRUPTED, Status.SKIPPED, Status.APPROVAL_DENIED):
         status = Status.EXECUTION_FAILED  # not for a tool's code to say
     return ToolFailed(message, status=status, code=str(said.get("code", "")))
+
+
+_MOST_EFFECTS: Final = 200
+_MAX_DIFF: Final = 256 << 10
+
+
+def plan_to_wire(plan: Plan) -> dict[str, Any]:
+    """What a planner in a host says of a call. Only words: the targets are resolved again where they are judged."""
+    effects = None if plan.effects is None else [[str(each.verb), each.target] for each in plan.effects]
+    return {
+        "effects": effects,
+        "diff": plan.diff,
+        "payload": plan.payload,
+        "warnings": list(plan.warnings),
+        "read_only": plan.read_only,
+    }
+
+
+def plan_from_wire(said: Mapping[str, Any], sandbox: Sandbox | None, run: Callable[[], Any]) -> Plan:
+    """The same, judged here: a path is resolved in the worker's zones, with its marks. Raises SandboxError for one that
+    this worker cannot reach, ValueError for what is no plan.
+
+    Threat: a planner that leaves an effect out. It is the word of trusted code, like its `effects`; the walls around
+    its host hold either way.
+    """
+    effects, diff = said["effects"], str(said["diff"])
+    if (effects is not None and len(effects) > _MOST_EFFECTS) or len(diff) > _MAX_DIFF:
+        raise ValueError("too long for a plan")
+    targets: list[Target] = []
+
+    def effect(verb: Verb, target: str) -> Effect:
+        if verb not in (Verb.READ, Verb.WRITE, Verb.DELETE):
+            return Effect(verb=verb, target=target)
+        targets.append((sandbox or Sandbox(has_block=False)).target(target, verb))
+        return targets[-1].effect()
+
+    def recheck() -> None:
+        for each in targets:
+            each.recheck()
+
+    def close() -> None:
+        for each in targets:
+            each.close()
+
+    try:
+        judged = None if effects is None else tuple(effect(Verb(verb), str(target)) for verb, target in effects)
+    except BaseException:
+        close()
+        raise
+    read_only = said["read_only"]
+    return Plan(
+        run=run,
+        effects=judged,
+        diff=diff,
+        payload=str(said["payload"])[:_MAX_DIFF],
+        warnings=tuple(str(each)[:_MAX_ERROR_CHARS] for each in said["warnings"][:_MOST_EFFECTS]),
+        read_only=read_only if isinstance(read_only, bool) else None,
+        recheck=recheck,
+        close=close,
+    )
 
 
 _PLAIN_FIELDS: Final = ("tool", "error", "code", "duration_ms", "executed", "truncated", "output_handle")

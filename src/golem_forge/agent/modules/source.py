@@ -29,7 +29,7 @@ from golem_forge.agent.modules.host import HostStart
 from golem_forge.agent.modules.protocol import zones_to_wire
 from golem_forge.agent.trust import import_folders, scan_module
 from golem_forge.core.errors import ConfigError, ToolFailed
-from golem_forge.core.json import digest
+from golem_forge.core.json import as_json, digest
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import nearest_remark
 from golem_forge.events.redaction import Redactor
@@ -193,6 +193,7 @@ class PackageSource:
         order = {
             **around.order(level, (found.directory, *found.packages)),
             "import": found.import_path,
+            "config": as_json(self.block.config),
             "names": list(self.block.tools),
             "shown": self.shown,
         }

@@ -67,6 +67,7 @@ from golem_forge.core.table import columns, cost_text, local_minute
 from golem_forge.core.text import escape_control_chars, nearest_remark, shorten_prose, slash_command
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
+from golem_forge.policy.evaluate import zone_words
 from golem_forge.policy.rules.usage import rule_usage
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
@@ -267,6 +268,8 @@ def _format_decision(decided: RecordedDecision) -> str:
 def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "verdict", str(decision["verdict"])
     if by := decision["decidedBy"]:
+        if words := zone_words(by["source"], by["reason"]):
+            yield "why", words
         yield "decided by", _format_source(by)
     for source in decision["sources"]:
         yield "said", f"{source['verdict']} by {_format_source(source)}"

@@ -59,7 +59,7 @@ a URL:
   -p, --program DIR      the program in that directory instead of this one
 
 examples:
-  forge mcp add time --no-network -- uvx mcp-server-time
+  forge mcp add time -- uvx mcp-server-time
   forge mcp add git --zone workspace:rw -- uvx mcp-server-git --repository '${zone:workspace}'
   forge mcp add docs https://docs.example/mcp --auth oauth
 

@@ -72,7 +72,12 @@ def run_export(words: list[str]) -> int:
         return NOT_FOUND
     try:
         files = workshop.registry.files(entry)
-        written = export_skill(entry.manifest, files, out) if asked.skill else export_tool(files, entry.name, out)
+        of_tool = "SELECT digest FROM versions WHERE name = :name"
+        known = {str(digest) for (digest,) in workshop.store.rows(of_tool, {"name": entry.name})}
+        if asked.skill:
+            written = export_skill(entry.manifest, files, out, known.__contains__)
+        else:
+            written = export_tool(files, entry.name, out, known.__contains__)
     except (ForgeError, OSError) as error:
         return print_refusal("export", error)
     print(f"Exported tool '{entry.name}' {one_line(entry.manifest.version)} to {display_path(written)}")
@@ -88,6 +93,7 @@ Imports a tool from SRC. Forge runs none of its files. The tool starts as a draf
 SRC is one of
   ./folder, FILE.tar.gz, FILE.zip
   git+https://host/repo@COMMIT#sub/dir
+  git@host:owner/repo@COMMIT#sub/dir      by your own ssh, its config and agent; also git+ssh://git@host/repo@COMMIT
   github:owner/repo@COMMIT/sub/dir        COMMIT is a full commit id, 40 hex digits: a branch or tag may change
   a folder with a SKILL.md                an Agent Skill; its script becomes the tool
 

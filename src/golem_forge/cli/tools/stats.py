@@ -49,7 +49,8 @@ STATS_HELP: Final = """usage: forge tools stats [NAME…] [--json]
   --unused   tools that nobody ran for that long (90d, 12h, 2w) or ever; without retired ones
 
 The success rate counts only calls that ran. Time saved is an estimate, only for tools made from a suggestion: the time
-of the calls that the tool replaces, less the time of the tool, times its calls.
+from the first to the last call that the tool replaces, with the model's requests and your answers between them, less
+the time of the tool, times its calls.
 Exit: 0 done, 2 usage, 4 no such tool."""
 
 _COLUMNS: Final = ("NAME", "CALLS", "SUCCESS", "MEDIAN", "TOTAL", "LAST USED", "RATED")

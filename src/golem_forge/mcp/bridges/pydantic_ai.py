@@ -58,7 +58,7 @@ class SessionProtocol(Protocol):
     def catalog(self) -> Catalog: ...
     @property
     def path(self) -> Orchestrator: ...
-    def refresh(self) -> None: ...
+    async def wait_listed(self) -> None: ...
     async def call(self, name: str, args: Any = None, *, caller: Caller | str = ...) -> Outcome: ...
 
 
@@ -83,7 +83,7 @@ class ForgeToolset(AbstractToolset[Any]):
         return self._id
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        self._session.refresh()
+        await self._session.wait_listed()
         offered = self._session.catalog.offered(Caller.LLM)
         return {tool.name: self._described(tool) for tool in offered}
 

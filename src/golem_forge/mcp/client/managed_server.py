@@ -15,13 +15,14 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.config.mcp_spec import CONNECT_TIMEOUT_S, ServerSpec
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import need_sdk
@@ -59,6 +60,25 @@ STDERR_LINES: Final = 20
 FIRST_START_S: Final = 120
 """A package runner (`npx`, `uvx`) downloads the server before it starts for the first time."""
 _LAST_WORDS: Final = 300
+_MOST_TELLING: Final = 3
+_ERROR_WORD: Final = regex(r"(?i)\b(?:error|err!|fatal|failed|exception|not found|denied)\b")
+_UNKNOWN_CA: Final = regex(
+    r"SELF_SIGNED_CERT|UNABLE_TO_(?:GET_ISSUER|VERIFY)|CERTIFICATE_VERIFY_FAILED|UnknownIssuer"
+    r"|unable to get local issuer|self.signed certificate"
+)
+_HINTS: Final = (
+    (
+        _UNKNOWN_CA,
+        "it does not know the CA of that host: add `pass_env: [NODE_EXTRA_CA_CERTS]` (npx) or `pass_env: "
+        "[SSL_CERT_FILE]` (uvx) to the server, and point the variable at your CA file",
+    ),
+    (
+        regex(r"ModuleNotFoundError: No module named|Cannot find (?:module|package) '"),
+        "a part of it is not visible inside walls: of a program that runs from a clone (an editable install), name the "
+        "clone in `sandbox.read` of your own config.yaml",
+    ),
+)
+"""What a line of stderr means, and what to do about it."""
 _STDOUT: Final = "standard output: "
 _NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress, Redirected)
 """Another try in a second would end the same way."""
@@ -97,6 +117,8 @@ class ManagedServer:
         self._quiet = RefetchDebounce(self._refetch)
         self._backoff = Backoff()
         self._failed_at: float | None = None
+        self._first_failure = ""
+        """Why the first of several attempts failed."""
         self._connection: Connection | None = None
         self._ending: set[Connection] = set()
         self._driver: asyncio.Task[None] | None = None
@@ -259,7 +281,8 @@ class ManagedServer:
         within = self._connect_timeout()
         await asyncio.wait([waiting], timeout=within)
         if not waiting.done():
-            why = f": {self.status.error}" if self.status.error else ""
+            known = self.status.error or (f"the first start: {self._first_failure}" if self._first_failure else "")
+            why = f": {known}" if known else ""
             late = ForgeError(
                 f"server '{self.spec.name}' is not connected after {within:g} seconds{why}", code=CONNECT_TIMEOUT
             )
@@ -283,6 +306,7 @@ class ManagedServer:
         if self._driver is None:
             if self._failed_at is not None:
                 self._failed_at = None
+                self._first_failure = ""
                 self._backoff.reset()
             self.status.set(ServerState.CONNECTING)
             self._driver = self._loop.create_task(self._drive(), name=f"mcp connect {self.spec.name}")
@@ -326,10 +350,20 @@ class ManagedServer:
                 return self._disappoint(self.status.mark_needs_login())
             wait = None if isinstance(cause, _NOT_RETRIED) else self._backoff.failed()
             if wait is None:
-                return self._give_up(ForgeError(_with_last_words(cause, connection), code=cause.code), stderr)
-            said = _with_last_words(cause, connection)
+                said = self._with_first_failure(cause, connection)
+                return self._give_up(ForgeError(said, code=cause.code), stderr)
+            said = self._with_first_failure(cause, connection)
             self.status.set(ServerState.BACKOFF, said, retry_at=time.time() + wait, stderr=stderr)
             await asyncio.sleep(wait)
+
+    def _with_first_failure(self, cause: ForgeError, connection: Connection | None) -> str:
+        """A later attempt often fails for another reason, which says less: a lock that the first one left, its own
+        silence. What the first one said stays in the message."""
+        said = _with_last_words(cause, connection)
+        if cause.code == CONNECT_TIMEOUT and not self._first_failure:
+            return said
+        self._first_failure = self._first_failure or said
+        return said if said == self._first_failure else f"{said}; the first start: {self._first_failure}"
 
     async def _attempt(self, *, legacy: bool) -> Connection:
         self._retire()  # one that is dead but not yet gone
@@ -353,6 +387,7 @@ class ManagedServer:
         if not connection.is_alive or connection is not self._connection:
             raise ConnectFailed(connection.cause or ForgeError("the server ended at once", code="ENDED"), probing=False)
         self._backoff.reset()
+        self._first_failure = ""
         self._keep(connected.manifest, connection)
         self.slots.touch()
         if not self.spec.is_http:
@@ -461,10 +496,18 @@ def _with_last_words(cause: ForgeError, connection: Connection | None) -> str:
     words = [cause.message]
     if connection is not None and connection.dropped:
         words.append(_dropped_lines(connection.dropped))
+    lines = [line for line in connection.stderr if line.strip()] if connection is not None else []
     if connection is not None and cause.code == CONNECT_TIMEOUT:
-        lines = [line for line in connection.stderr if line.strip()]
         words += [f"the end of its stderr: {shorten(line, _LAST_WORDS)}" for line in lines[-1:]]
+    elif lines:
+        words.append(f"its stderr: {shorten(' | '.join(_telling(lines)), _LAST_WORDS)}")
+    words += [hint for pattern, hint in _HINTS if any(pattern.search(line) for line in lines)]
     return "; ".join(words)
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """The first lines that speak of an error, which tell more than where a log was written; else the last line."""
+    return [line.strip() for line in lines if _ERROR_WORD.search(line)][:_MOST_TELLING] or [lines[-1].strip()]
 
 
 def _with_dropped(manifest: ServerManifest, dropped: int) -> ServerManifest:

@@ -236,11 +236,11 @@ def _check_command(command: str, walls: Walls, level: Level) -> None:
     """Says before the start what a shell inside would only call "not found"."""
     shown = escape_control_chars(command)
     if "/" not in command:
-        if not shutil.which(command, path=os.pathsep.join(walls.search_path())):
+        if not shutil.which(command, path=os.pathsep.join(walls.search_path(command=False))):
             raise CannotStart(
                 f"command '{shown}' is not on the PATH that servers get; install it, or name its directory in "
-                "sandbox.read and give its full path; if it lies in a zone, add that to the server's `zones` "
-                "('forge doctor' lists what is visible)",
+                "sandbox.read and give its full path; if it lies in a zone, add that to the server's `zones` and "
+                "name it by its path there, /ZONE/… ('forge doctor' lists what is visible)",
                 code="COMMAND_NOT_FOUND",
             )
     elif command.startswith("/") and not _in_a_zone(command, walls):

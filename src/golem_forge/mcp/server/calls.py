@@ -24,10 +24,11 @@ from typing import Any, Final
 
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Status
+from golem_forge.core.diff import file_diff
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, block_text, to_mcp
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import escape_control_chars, shorten_middle
 from golem_forge.mcp.server.clients import LOG_LEVELS, Client, ClientRegistry, InvalidStateToken, SuspendedCall
 from golem_forge.mcp.server.host import (
     ANSWER_SECONDS,
@@ -335,11 +336,30 @@ def outcome_facts(outcome: Outcome) -> dict[str, Any]:
     return {"status": outcome.status.value, "callId": outcome.call.id, "durationMs": duration}
 
 
+_MOST_DIFF: Final = 64 << 10
+_EDITORS: Final = frozenset({"write_file", "apply_patch", "delete_file", "save_memory"})
+"""Forge's own tools that change a file. What a program's own tool returns is sent as it is."""
+
+
+def _change(value: dict[str, Any]) -> dict[str, Any]:
+    """A changed file as a unified diff: the client knows what it holds now, and both whole texts would fill a model's
+    context. Without a diff where what was there before is not known."""
+    original, modified = value.get("original"), value.get("modified")
+    rest = {name: item for name, item in value.items() if name not in ("original", "modified")}
+    if not isinstance(modified, str) or not (isinstance(original, str) or value.get("isNew")):
+        return rest if isinstance(modified, str) else value
+    text = "\n".join(file_diff(str(value.get("path", "")), original if isinstance(original, str) else None, modified))
+    return {**rest, "diff": shorten_middle(text, _MOST_DIFF, "\n… cut …\n")}
+
+
 def _success(outcome: Outcome) -> dict[str, Any]:
     result = outcome.result or ToolResult(value={"kind": "text", "content": ""})
     if outcome.output_handle:
         result = replace(result, text=_with_output_uri(result.text, outcome.output_handle))
     written = dict(to_mcp(replace(result, is_error=False)))
+    if outcome.tool in _EDITORS and result.value.get("kind") == "diff":
+        written["structuredContent"] = _change(dict(result.value))
+        written["_meta"] = {}  # it would hold both texts again
     if notes := (*outcome.leftover_texts, *outcome.notes):
         written["content"] = [_text("\n".join(notes)), *_as_list(written.get("content"))]
     return written

@@ -10,8 +10,9 @@ Threat: the child is hostile, the server is not, but may answer with what it was
 plain spelling only, and held against the lists decoded; every head is written anew and every body framed anew, so that
 what follows a request can never become one; TRACE, upgrades, ranges, and headers by which servers take another method
 or path are refused. Answers come uncompressed, without cookies (a session for the credential's owner), and with every
-spelling of the value taken out, in heads and bodies, across pieces. Redirects are passed on; nobody here follows one.
-A server that encodes what it echoes in a way of its own is beyond this: choose paths that do not echo.
+spelling of the value taken out, in heads and bodies, across pieces; a body is passed on in whole lines, in pieces of a
+fixed size, and at its end, so that the time of an echo says nothing of the value. Redirects are passed on; nobody here
+follows one. A server that encodes what it echoes in a way of its own is beyond this: choose paths that do not echo.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.events.redaction import Redactor, StreamRedactor
 
-MOST_USES: Final = 1000
-"""By one child: each is a line of the journal."""
+MOST_REQUESTS: Final = 1000
+"""Of one child, to all hosts that have credentials, also without a placeholder: an answer says whether a value that
+the child guessed is the right one. Each use is a line of the journal."""
 MAX_ANSWER_HEAD: Final = 1 << 16
 _LONGEST_PATH: Final = 2048
 _MOST_INTERIM: Final = 8
@@ -105,7 +107,7 @@ class HeaderCredentials:
     ) -> None:
         self._entries = tuple(entries)
         self._told = told
-        self._uses = 0
+        self._requests = 0
         self._values: dict[str, str] = {}
         self._redactor = Redactor()
         for variable in dict.fromkeys(entry.variable for entry in entries):
@@ -154,14 +156,15 @@ class HeaderCredentials:
             chunks=minor == "1",
         )
 
-    def tell(self, use: CredentialUse) -> None:
-        """Before the request goes out. Raises Refused where it could not be recorded."""
-        self._uses += 1
-        if self._uses > MOST_USES:
-            text = f"One command may use credentials {MOST_USES} times. Start another one."
+    def tell(self, use: CredentialUse | None) -> None:
+        """Before each request goes out. Raises Refused where there were too many, or a use could not be recorded."""
+        self._requests += 1
+        if self._requests > MOST_REQUESTS:
+            text = f"One command may send {MOST_REQUESTS} requests to hosts with credentials. Start another one."
             raise Refused(HTTPStatus.TOO_MANY_REQUESTS, text)
         try:
-            self._told(use)
+            if use is not None:
+                self._told(use)
         except Exception:
             raise Refused(HTTPStatus.BAD_GATEWAY, "The use of a credential could not be recorded.") from None
 
@@ -190,7 +193,7 @@ class HeaderCredentials:
         return self._redactor.redact_secrets(text)
 
     def stream(self) -> StreamRedactor:
-        return StreamRedactor(self._redactor)
+        return StreamRedactor(self._redactor, by_lines=True)
 
 
 def _key(name: str) -> str:

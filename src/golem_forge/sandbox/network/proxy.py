@@ -201,8 +201,7 @@ class HostProxy:
         try:
             going = store.prepare(request.host, request.method, request.target, request.headers, minor=request.minor)
             addresses = await self._checked(request)
-            if going.use is not None:
-                store.tell(going.use)
+            store.tell(going.use)
             server = await self._connected_by_tls(request, addresses)
         except Refused as error:
             raise self._credential_refusal(request, error) from None

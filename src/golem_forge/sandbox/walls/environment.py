@@ -49,7 +49,9 @@ _OTHERS_MODE: Final = stat.S_IRWXG | stat.S_IRWXO
 
 def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: str, level: Level) -> dict[str, str]:
     """Exactly what the child of this job gets at this level."""
-    path, base, proxy = toolchains.path, {"LANG": "C.UTF-8", "TMPDIR": tmp}, {}
+    path = toolchains.command_path if job.zone_programs else toolchains.path
+    variables = toolchains.command_variables if job.zone_programs else toolchains.variables
+    base, proxy = {"LANG": "C.UTF-8", "TMPDIR": tmp}, {}
     if level is not Level.FULL:
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
@@ -60,7 +62,7 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
         direct = bypassing([grant for grant in job.hosts if grant.service])
         proxy = proxy_environment() | {"NO_PROXY": direct, "no_proxy": direct}
     fixed = {"PATH": ":".join((*job.path_first, *path)), "HOME": home}
-    return {**toolchains.variables, **base, **job.env, **proxy, **fixed}
+    return {**variables, **base, **job.env, **proxy, **fixed}
 
 
 def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) -> dict[str, str]:

@@ -108,6 +108,9 @@ class Job:
     stdout: int | None = None
     """Not with a terminal: a descriptor of the caller's that standard output goes to as it is. What comes back then is
     the end of standard error."""
+    zone_programs: bool = False
+    """What the person has on PATH in a zone is found: by commands (`Walls.as_command`). A program that somebody trusts
+    must not start what a command put there."""
     path_first: tuple[str, ...] = ()
     """Directories before all others on the inner PATH."""
     home: str = ""

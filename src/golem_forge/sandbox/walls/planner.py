@@ -126,6 +126,7 @@ class Planner:
                     forge_home=self.forge_home,
                     extra_read=self._settings.read,
                     zones=[zone.host for zone in self.zones],
+                    changed=self._sandbox.known_directories(),
                     shipped=layout.SHIPPED if ripgrep_path() else "",
                     only_system=not self._settings.toolchains,
                 )

@@ -1,6 +1,6 @@
 """Toolchains: what the user has installed, found so that it works inside walls at once, read-only.
 
-Takes the user's environment and home; returns the directories to show, the inner PATH in order, the variables that
+Takes the user's environment and home; returns the directories to show, the inner PATHs in order, the variables that
 lead there, the credentials to mask inside, and what was refused with the reason. A virtual environment in a zone
 needs nothing of its own; one elsewhere whose `bin` is on PATH is shown whole. `pyvenv.cfg` is never read: whoever
 writes in a zone could name any directory there. MANAGERS is the table of version managers, as data: a root is found
@@ -8,7 +8,9 @@ by a variable, at a usual place, or from a PATH entry that lies inside it.
 
 ForbiddenDirectories says why a directory must not be shown. Threat: one careless PATH entry (`~`, `/`, a link to
 either) would show keys, rules and grants to every command; so a directory is judged by its spelling, by its real
-path, and by identity against what it may contain.
+path, and by identity against what it may contain. Threat: Forge is started from a project's activated environment, and
+a command replaces its `python3`; so what leads into a zone is on the PATH of commands alone, not on that of hooks,
+reviewers, user tools and servers.
 """
 
 from __future__ import annotations
@@ -43,8 +45,12 @@ class VisibleToolchains:
     """Host directories to show read-only at these very paths: real ones, and the spellings that lead there. None lies
     in another or in a system directory."""
     path: tuple[str, ...] = ()
-    """The inner PATH, in order."""
+    """The inner PATH, in order. Nothing of it leads into a zone, where a command could have put another program."""
+    command_path: tuple[str, ...] = ()
+    """That of commands: also with what the person has on PATH in a zone."""
     variables: dict[str, str] = field(default_factory=dict)
+    """None of them leads into a zone."""
+    command_variables: dict[str, str] = field(default_factory=dict)
     masked: tuple[str, ...] = ()
     """Existing files and directories with credentials inside `directories`, at the top of each or known to the table;
     never links, which lead to another of these or out of sight. Names are not searched for deeper: certificate bundles
@@ -62,12 +68,14 @@ def find_toolchains(
     forge_home: Path,
     extra_read: Sequence[str] = (),
     zones: Sequence[str] = (),
+    changed: Sequence[str] = (),
     shipped: str = "",
     only_system: bool = False,
 ) -> VisibleToolchains:
-    """`zones`: their real host directories, which are shown anyway; `shipped`: the directory of Forge's own rg.
+    """`zones`: their real host directories, which are shown anyway; `changed`: more directories that commands may
+    change, of workers with more zones; `shipped`: the directory of Forge's own rg.
     `only_system` (`sandbox.toolchains: off`): only the system's directories on PATH, and what `sandbox.read` names."""
-    search = _Search(environ, home, forge_home, zones)
+    search = _Search(environ, home, forge_home, zones, changed)
     search.show_declared(extra_read)
     entries = tuple(_entries(environ.get("PATH", "")))
     if only_system:
@@ -87,10 +95,15 @@ def in_system(path: str) -> bool:
 
 
 class _Search:
-    def __init__(self, environ: Mapping[str, str], home: Path, forge_home: Path, zones: Sequence[str]) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], home: Path, forge_home: Path, zones: Sequence[str], changed: Sequence[str]
+    ) -> None:
         self._environ = environ
         self._home = os.path.abspath(home)
         self._zones = tuple(zones)
+        real = os.path.realpath(home)
+        # What holds the home directory is no zone to write in.
+        self._changed = (*zones, *(each for each in changed if not is_below(real, each)))
         self._forbidden = ForbiddenDirectories(self._home, os.fspath(forge_home), self._zones)
         self._shown: dict[str, str] = {}
         """Spelling → real path, of everything that is to be shown."""
@@ -161,16 +174,29 @@ class _Search:
                 self._variables[name] = self._environ[name]
 
     def result(self, path: Sequence[str], shipped: str) -> VisibleToolchains:
+        safe = [entry for entry in path if not self._may_change(entry)]
+        if len(safe) < len(path):
+            safe += self._own_python(safe)
         directories = _outermost({*self._shown, *self._shown.values()})
-        inner = dict.fromkeys((*path, *(entry for entry in ALWAYS if os.path.isdir(entry))))
         return VisibleToolchains(
             directories=directories,
-            path=(*inner, *((shipped,) if shipped and shipped not in inner else ())),
-            variables=self._variables,
+            path=_with_system(safe, shipped),
+            command_path=_with_system(path, shipped),
+            variables={name: value for name, value in self._variables.items() if not self._may_change(value)},
+            command_variables=self._variables,
             masked=self._masked(directories),
             declared=tuple(self._declared),
             refused=tuple(self._refused.items()),
         )
+
+    def _own_python(self, path: Sequence[str]) -> list[str]:
+        """Where Forge's own Python stands, if a PATH without zones has none: `#!/usr/bin/env python3` finds it."""
+        prefix = os.path.realpath(sys.base_prefix)
+        programs = os.path.join(prefix, "bin")
+        if any(os.access(f"{entry}/python3", os.X_OK) for entry in (*path, *ALWAYS)):
+            return []
+        usable = os.access(f"{programs}/python3", os.X_OK) and not self._may_change(prefix) and self._show(prefix)
+        return [programs] if usable else []
 
     def _masked(self, directories: Sequence[str]) -> tuple[str, ...]:
         """Each secret by its real path, under every spelling it can be reached by."""
@@ -226,6 +252,15 @@ class _Search:
 
     def _in_zone(self, path: str) -> bool:
         return any(is_below(path, zone) for zone in self._zones)
+
+    def _may_change(self, path: str) -> bool:
+        """Whether a command could change what is found there, however it is spelled."""
+        return any(is_below(each, place) for each in (path, os.path.realpath(path)) for place in self._changed)
+
+
+def _with_system(path: Sequence[str], shipped: str) -> tuple[str, ...]:
+    inner = dict.fromkeys((*path, *(entry for entry in ALWAYS if os.path.isdir(entry))))
+    return (*inner, *((shipped,) if shipped and shipped not in inner else ()))
 
 
 def _around(manager: VersionManager, foreign: Sequence[str]) -> Iterator[str]:

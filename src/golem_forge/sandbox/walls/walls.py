@@ -307,9 +307,10 @@ class Walls:
         """What children see of the person's toolchains, and what was refused."""
         return self._planner.toolchains
 
-    def search_path(self) -> tuple[str, ...]:
-        """Host directories of the inner PATH, in order, without Forge's own."""
-        return tuple(path for path in self._planner.toolchains.path if path != layout.SHIPPED)
+    def search_path(self, *, command: bool) -> tuple[str, ...]:
+        """Host directories of the inner PATH, in order, without Forge's own; `command`: see `Job.zone_programs`."""
+        found = self._planner.toolchains
+        return tuple(path for path in (found.command_path if command else found.path) if path != layout.SHIPPED)
 
     def kept_home(self, *names: str) -> str:
         """A directory in the person's cache for `Job.home`, made if it is missing. Raises WALLS_UNAVAILABLE."""
@@ -349,9 +350,9 @@ class Walls:
         return self._shares
 
     def as_command(self, job: Job, level: Level) -> Job:
-        """The job of a command: with `keeping_bytecode`, the person's mirrors of package registries and their
-        certificates, and a cache that stays."""
-        made = self.keeping_bytecode(job, level)
+        """The job of a command: with programs of zones, `keeping_bytecode`, the person's mirrors of package registries
+        and their certificates, and a cache that stays."""
+        made = replace(self.keeping_bytecode(job, level), zone_programs=True)
         if job.reads_only or level not in (Level.FULL, Level.OFF):
             return made
         mirrors = person_mirrors(self._planner.environ).env
@@ -363,7 +364,7 @@ class Walls:
         declared = {name: value for name, value in made.env.items() if name not in unseen}
         writable = [zone for zone in self._planner.zones if self._planner.is_writable(zone, job)]
         cache = self._cache.directory(job, writable) if self._planner.has_room_for_cache(job) else ""
-        toolchains = self._planner.toolchains.variables
+        toolchains = self._planner.toolchains.command_variables
         kept = cache_variables(cache, toolchains, hosts=bool(job.hosts)) if cache else {}
         credentials = self.credentials_for(job.hosts) if job.credential_used is not None else ()
         placed = {each.variable: PLACEHOLDER + each.variable for each in credentials}
@@ -444,7 +445,8 @@ class Walls:
         if not self._settings.outside:
             raise walls_unavailable("this session has no way out of its walls", "Run the command yourself.")
         env = {**job.env, **person_identity(self._planner.environ)}
-        return await self._start_without_namespaces(replace(job, outside=True, env=env), ProbeReport(level=Level.OFF))
+        job = replace(job, outside=True, zone_programs=True, env=env)
+        return await self._start_without_namespaces(job, ProbeReport(level=Level.OFF))
 
     async def start(self, job: Job) -> WalledChild:
         """Returns when the command is about to run. Raises SandboxError; nothing was run then."""

@@ -63,7 +63,7 @@ class ExecEnvironment:
         """The machine as commands inside these walls find it."""
         return SandboxWorld(
             self.sandbox,
-            self.walls.search_path(),
+            self.walls.search_path(command=True),
             shipped_rg=ripgrep_path(),
             complete=lambda virtual, hidden: self.walls.scan_complete(virtual, hidden=hidden),
             rules=self.walls.path_rules,

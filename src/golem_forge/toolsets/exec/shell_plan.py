@@ -136,7 +136,8 @@ class _Program:
         name = self.words[0]
         if "/" in name or self.environment.command_world().program(name) is not None:
             return 0
-        there = any(os.path.lexists(os.path.join(each, name)) for each in self.environment.walls.search_path())
+        places = self.environment.walls.search_path(command=True)
+        there = any(os.path.lexists(os.path.join(each, name)) for each in places)
         return _NOT_EXECUTABLE if there else _NOT_FOUND
 
 

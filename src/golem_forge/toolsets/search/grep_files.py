@@ -22,7 +22,7 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult
-from golem_forge.events.redaction import redact_truncated
+from golem_forge.events.redaction import redact_start
 from golem_forge.sandbox.errors import not_a_file, permission_denied
 from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.target import FileKind, special_file_kind
@@ -223,8 +223,7 @@ async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
             matches.found.append((place, path))
         elif place.may_show(tuple(path.split("/"))):
             number, text = line
-            if query.redactor is not None and len(text) == MAX_LINE_TEXT:
-                text = redact_truncated(text, query.redactor)
+            text = redact_start(text, MAX_LINE_TEXT, query.redactor) if query.redactor else text[:MAX_LINE_TEXT]
             return matches.add_line(MatchLine(place.virtual(path), number, text))
         return True
 
@@ -232,7 +231,7 @@ async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
         "lines": query.mode is SearchMode.LINES,
-        "longest": MAX_LINE_TEXT,
+        "longest": MAX_LINE_TEXT + (query.redactor.reach if query.redactor else 0),
         "include": query.include,
         "library": _pathspec_folder(),
         "places": [

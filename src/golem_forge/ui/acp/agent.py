@@ -9,6 +9,7 @@ servers stay pending, and the first message says what a person does about them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from acp.meta import PROTOCOL_VERSION
 from pydantic import BaseModel, ValidationError
 
 from golem_forge._version import __version__
-from golem_forge.agent.recorded_sessions import session_title, session_titles
+from golem_forge.agent.recorded_sessions import delete_session, session_title, session_titles
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.program import program_root
@@ -30,6 +31,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.events.index import SessionIndex, find_session
+from golem_forge.events.journal_files import SessionNotFound
 from golem_forge.net.stdio import StdioDescriptors
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
@@ -123,7 +125,7 @@ class EditorAgent:
                     "loadSession": True,
                     "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
                     "mcpCapabilities": {"http": True, "sse": False},
-                    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+                    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
                 },
                 "authMethods": [],
             }
@@ -172,6 +174,17 @@ class EditorAgent:
     async def _close_session(self, asked: schema.CloseSessionRequest) -> Reply:
         session = self._find(asked.session_id)
         await self._close(session)
+        return Reply({})
+
+    async def _delete_session(self, asked: schema.DeleteSessionRequest) -> Reply:
+        """One that is open here is ended first. One that is gone already is no error: the client wanted it gone."""
+        session_id, home = asked.session_id, self._options.home.path
+        if (session := self._sessions.get(session_id)) is not None:
+            await self._close(session)
+        if not is_id(session_id):
+            raise RpcError(NOT_FOUND, "there is no such session")
+        with contextlib.suppress(SessionNotFound):
+            await run_in_thread(lambda: delete_session(home, session_id))
         return Reply({})
 
     async def _prompt(self, asked: schema.PromptRequest) -> Reply:
@@ -284,6 +297,7 @@ _REQUESTS: Final[dict[str, tuple[type[BaseModel], _Handle]]] = {
     "session/resume": (schema.ResumeSessionRequest, EditorAgent._resume_session),
     "session/list": (schema.ListSessionsRequest, EditorAgent._list_sessions),
     "session/close": (schema.CloseSessionRequest, EditorAgent._close_session),
+    "session/delete": (schema.DeleteSessionRequest, EditorAgent._delete_session),
     "session/prompt": (schema.PromptRequest, EditorAgent._prompt),
     "session/set_mode": (schema.SetSessionModeRequest, EditorAgent._set_mode),
     "session/set_config_option": (schema.SetSessionConfigOptionSelectRequest, EditorAgent._set_option),

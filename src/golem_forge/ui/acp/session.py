@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from golem_forge.agent.conversation import TERMINATED, Conversation, end_conversation
-from golem_forge.agent.recorded_sessions import replay, session_title, session_titles
+from golem_forge.agent.recorded_sessions import replay, replay_thoughts, session_title, session_titles
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
@@ -70,7 +70,8 @@ _HIDDEN_COMMANDS: Final = frozenset({"t"})
 _KNOWN_FIRST: Final = frozenset({"sessionStarted", "workerUpdate", "usageUpdated"})
 """Events of the start that later updates depend on."""
 _REFRESHING: Final = frozenset({"manualToolsAvailable", "catalogChanged", "mcpStatus"})
-BUSY: Final = "this session answers a prompt; wait for it, or cancel it first"
+_MOST_PROMPTS: Final = 16
+BUSY: Final = f"this session has {_MOST_PROMPTS} prompts that wait; wait for one, or cancel them first"
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +94,7 @@ class EditorSession:
         self._prompts: list[_Prompt] = []
         self._idle = asyncio.Event()
         self._idle.set()
-        self._answering = False
+        self._turns = asyncio.Lock()
         self._last: RunResult | None = None
         self._forget: list[Callable[[], None]] = []
         self._walls: asyncio.Future[None] | None = None
@@ -144,11 +145,12 @@ class EditorSession:
         runtime = self._runtime
         updates = UpdateStream(self, replayed=True)
         past = await run_in_thread(lambda: list(replay(runtime, home=runtime.home)))
+        thoughts = await run_in_thread(lambda: replay_thoughts(runtime, home=runtime.home))
         if not self._live:  # this run of the session has only just begun
             starts = [at for at, event in enumerate(past) if event.type == "sessionStarted"]
             past = past[: starts[-1]] if starts else past
         for event in past:
-            for update in updates.take(event):
+            for update in (*updates.take(event), *updates.recall(thoughts.get(event.seq, ()))):
                 self._send(update)
             await self._link.has_room()
 
@@ -241,6 +243,10 @@ class EditorSession:
             return ""
         return os.path.join(place.zone.host, *place.parts) if place.zone is not None else ""
 
+    def label(self, tool: str) -> str:
+        found = self._runtime.path.catalog.get(tool) if self._runtime.is_ready else None
+        return found.label if found is not None else ""
+
     def picture(self, handle: str) -> str:
         folder = self._runtime.home.path / "output" / self._runtime.session_id
         return stored_picture(folder / handle) if _HANDLE.fullmatch(handle) else ""
@@ -281,7 +287,7 @@ class EditorSession:
             raise RpcError(INVALID_REQUEST, "this session has ended; session/load goes on with it")
         text, attachments = self._input(blocks)
         command = is_command(text) and not attachments
-        if self._answering and not command:
+        if len(self._prompts) >= _MOST_PROMPTS:
             raise RpcError(INVALID_REQUEST, BUSY)
         prompt = _Prompt()
         self._prompts.append(prompt)
@@ -290,11 +296,10 @@ class EditorSession:
             if command:
                 await conversation.command(text, self._link.client.ui_name)
                 return {"stopReason": "cancelled" if prompt.cancelled else "end_turn"}
-            self._answering = True
-            try:
+            async with self._turns:  # one after the other, in the order in which they came
+                if prompt.cancelled or self._closed is not None or conversation.left:
+                    return {"stopReason": "cancelled"}
                 self._last = await conversation.turn(text, attachments)
-            finally:
-                self._answering = False
             for update in self._updates.end_turn():
                 self._send(update)
             self._title = self._title or shorten(one_line(" ".join(text.split())), _MOST_TITLE)

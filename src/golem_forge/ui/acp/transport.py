@@ -30,6 +30,7 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 NOT_FOUND: Final = -32002
 
+CANCEL_REQUEST: Final = "$/cancel_request"
 MOST_FRAME_BYTES: Final = 16 << 20
 MOST_AT_ONCE: Final = 200
 """Requests of the client that may be under way."""
@@ -89,7 +90,8 @@ class FrameConnection:
         self._room = asyncio.Event()
         self._room.set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._under_way: set[str | int | None] = set()
+        self._under_way: dict[str | int | None, tuple[str, Json]] = {}
+        """Method and params of the requests that are not answered yet, by id."""
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._last_id = 0
 
@@ -242,14 +244,22 @@ class FrameConnection:
             if is_request:
                 self._refuse(id, RpcError(INVALID_PARAMS, "params is an object"))
         elif not is_request:
+            if method == CANCEL_REQUEST:
+                method, params = self._cancelled(params or {})
             self._start(self._hear(method, params or {}))
         elif id in self._under_way:
             self._refuse(id, RpcError(INVALID_REQUEST, "a request with this id is under way"))
         elif len(self._under_way) >= MOST_AT_ONCE:
             self._refuse(id, RpcError(INVALID_REQUEST, f"{MOST_AT_ONCE} requests are under way; wait for one to end"))
         else:
-            self._under_way.add(id)
+            self._under_way[id] = method, params or {}
             self._start(self._answer(id, method, params or {}))
+
+    def _cancelled(self, params: Json) -> tuple[str, Json]:
+        """`$/cancel_request` of a prompt is `session/cancel` of its session. Any other request ends soon by itself."""
+        id = params.get("requestId")
+        method, asked = self._under_way.get(id, ("", {})) if _is_id(id) else ("", {})
+        return ("session/cancel", {"sessionId": asked.get("sessionId")}) if method == "session/prompt" else ("", {})
 
     def _take_answer(self, frame: Json, id: Any) -> None:
         answer = self._asked.get(id) if type(id) is int else None
@@ -292,7 +302,7 @@ class FrameConnection:
             self._send({"id": id, "result": reply.result})
             reply.then()
         finally:
-            self._under_way.discard(id)
+            self._under_way.pop(id, None)
 
 
 def _is_id(id: Any) -> bool:

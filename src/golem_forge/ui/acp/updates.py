@@ -10,7 +10,7 @@ end. Paths in text are zone addresses; host paths stand only in `path` fields, w
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from textwrap import dedent
 from typing import Any, Final, Protocol
 
@@ -71,6 +71,9 @@ _PATH_ARGUMENTS: Final = ("path", "file_path", "dir_path")
 class Places(Protocol):
     def host_path(self, address: str, worker_id: str) -> str:
         """The absolute path of a zone address, as this worker means it; empty: it is in no zone."""
+
+    def label(self, tool: str) -> str:
+        """What people call a tool; empty: it has no other name, or is not there."""
 
     def picture(self, handle: str) -> str:
         """The base64 of a picture that a result left; empty: there is none."""
@@ -143,6 +146,12 @@ class UpdateStream:
         """What the turn changed, as one line."""
         if changed := self._turn_changes.end_turn():
             yield self.say(changed)
+
+    def recall(self, thoughts: Iterable[tuple[str, str]]) -> Iterator[Json]:
+        """What the root worker's model thought, of a session that ran before: (worker id, words)."""
+        for worker_id, text in thoughts:
+            if not self._is_child(worker_id):
+                yield self._chunk("agent_thought_chunk", shorten(text, MOST_TEXT))
 
     def proposed(self, event: Event) -> Json:
         """The update for a call that waits for an answer."""
@@ -280,7 +289,8 @@ class UpdateStream:
     def _remember(self, call_id: str, worker_id: str, data: Mapping[str, Any], effects: list[str]) -> ShownCall:
         name = str(data["toolName"])
         verbs = [effect.partition(" ")[0] for effect in effects if not effect.startswith("net mcp://")]
-        title = call_title(name, data.get("label"), data.get("args"))
+        label = data.get("label") or (self.places.label(name) if self.replayed else "")  # a journal has no labels
+        title = call_title(name, label, data.get("args"))
         if worker := self._workers.get(worker_id):
             title = f"{worker}: {title}"
         if data.get("parentCallId"):  # the protocol knows no calls inside calls

@@ -21,6 +21,7 @@ from golem_forge.core.text import one_line as one_text_line
 
 Style = Literal[
     "", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice",
+    "keyword", "string", "number",
     "low", "medium", "high", "critical",
 ]  # fmt: skip
 """The last four are risks."""

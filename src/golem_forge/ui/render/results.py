@@ -36,6 +36,7 @@ from golem_forge.ui.render.lines import (
     to_text,
     width_of,
 )
+from golem_forge.ui.render.markup import code_lines, markdown_lines
 
 MAX_TEXT: Final = 500
 _HALF: Final = 10
@@ -171,14 +172,17 @@ def text_body(text: str, style: Style = "") -> list[Line]:
     many more there are."""
     ends = text.count("\n", 0, -1)
     if ends > 2 * _HALF or (len(text) > MAX_TEXT and ends >= _MIN_LINES):
-        rows = prose_lines(text, style)
-        between: Line = [("dim", f"… {len(rows) - 2 * _HALF:,} lines between"), ("dim", DISPLAY_CUT)]
-        shown = rows if len(rows) <= 2 * _HALF + 1 else [*rows[:_HALF], between, *rows[-_HALF:]]
-        return [[(row_style, shorten(row, MAX_TEXT)) for row_style, row in each] for each in shown]
+        return _both_ends(prose_lines(text, style))
     rows = prose_lines(text[:MAX_TEXT], style)
     if len(text) > MAX_TEXT:
         rows.append([("dim", f"... ({len(text) - MAX_TEXT} more chars)"), ("dim", DISPLAY_CUT)])
     return rows
+
+
+def _both_ends(rows: list[Line]) -> list[Line]:
+    between: Line = [("dim", f"… {len(rows) - 2 * _HALF:,} lines between"), ("dim", DISPLAY_CUT)]
+    shown = rows if len(rows) <= 2 * _HALF + 1 else [*rows[:_HALF], between, *rows[-_HALF:]]
+    return [[(style, shorten(text, MAX_TEXT)) for style, text in each] for each in shown]
 
 
 # ---- the value
@@ -237,25 +241,16 @@ def _by_view(value: Fields, data: Any, view: str) -> list[Line]:
     if view == "diff" and isinstance(data, str):
         return diff_excerpt(data)
     if isinstance(data, str) and view in ("", "text", "markdown", "code"):
-        return _markdown(data) if view == "markdown" else text_body(data, "code" if view == "code" else "")
+        if view == "markdown":
+            return _both_ends(markdown_lines(data))
+        if view == "code":
+            return _both_ends(code_lines(data, str(display_hints(value).get("language", ""))))
+        return text_body(data)
     return _default_lines(data) if view != "tree" else tree_lines(data)
 
 
 def _default_lines(data: Any) -> list[Line]:
     return text_body(data) if isinstance(data, str) else tree_lines(data)
-
-
-def _markdown(text: str) -> list[Line]:
-    """As it is written, with headings and code in their own style."""
-    rows = text_body(text)
-    in_code = False
-    for row in rows:
-        style, shown = row[0]
-        fence = shown.startswith("```")
-        if not style:
-            row[0] = ("code" if in_code or fence else "title" if shown.startswith("#") else "", shown)
-        in_code = in_code != fence
-    return rows
 
 
 # ---- kinds with a form of their own

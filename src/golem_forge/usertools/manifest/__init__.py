@@ -114,6 +114,11 @@ class TestCase:
     expect: Expectation = field(default_factory=Expectation)
 
 
+def is_real_test(case: TestCase) -> bool:
+    """Whether it says what must come out; that a program ends well says little."""
+    return bool(case.calls) or case.expect != Expectation()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolManifest:
     name: str

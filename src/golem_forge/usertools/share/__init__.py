@@ -6,9 +6,10 @@ writes tools for others.
 
     ./folder   tool.tar.gz   tool.zip
     git+https://host/repo@<40 hex>#sub/dir     github:owner/repo@<40 hex>/sub/dir
+    git+ssh://git@host/repo@<40 hex>#sub/dir   git@host:owner/repo@<40 hex>#sub/dir
 
 `parse_source` refuses (SharingError) a branch, tag or short hash, which may stand for other files tomorrow, and
-credentials in an address: it is written to `tools.lock` and shown.
+credentials in an address: it is written to `tools.lock` and shown. A user name is no credential of ssh.
 
 `tools.lock` is JSON, one record a tool, sorted by name. One that cannot be read is an error and never overwritten.
 Changes are made under a file lock and replace the file whole. `verify_tools` compares every record with the files that
@@ -35,14 +36,19 @@ from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import TOOLS_FOLDER, read_folder
 from golem_forge.usertools.share.archive import safe_name
 
-HTTPS: Final = frozenset({"https"})
+TRANSPORTS: Final = frozenset({"https", "ssh"})
 COMMIT_ID: Final = regex(r"[0-9a-fA-F]{40}")
 _GITHUB_SOURCE: Final = regex(
     r"github:([A-Za-z0-9][A-Za-z0-9-]{0,38})/([A-Za-z0-9._-]{1,100})(?:@([^/]*)(?:/(.*))?)?", re.S
 )
 _SOURCE_FORMS: Final = (
-    "a folder, a .tar.gz, a .zip, git+https://host/repo@COMMIT#sub/dir or github:owner/repo@COMMIT/sub/dir"
+    "a folder, a .tar.gz, a .zip, git+https://host/repo@COMMIT#sub/dir, git@host:repo@COMMIT#sub/dir or "
+    "github:owner/repo@COMMIT/sub/dir"
 )
+_USER_AND_HOST: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
+_SSH_ADDRESS: Final = regex(rf"{_USER_AND_HOST}:[^-:\s][^\s]*")
+"""As git and people write it; no part of it can be taken for an option of ssh."""
+_SSH_PLACE: Final = regex(rf"(?:[A-Za-z0-9][A-Za-z0-9.-]{{0,252}}|{_USER_AND_HOST})(?::[0-9]{{1,5}})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,12 @@ class GitSource:
 
     @property
     def text(self) -> str:
-        return f"git+{self.url}@{self.commit}" + (f"#{self.below}" if self.below else "")
+        how = "git+" if "://" in self.url else ""
+        return f"{how}{self.url}@{self.commit}" + (f"#{self.below}" if self.below else "")
+
+    @property
+    def by_ssh(self) -> bool:
+        return not self.url.startswith(("https://", "file://"))
 
 
 Source = LocalSource | GitSource
@@ -76,19 +87,23 @@ class GitAccess:
     """How git reaches a repository."""
 
     environ: Mapping[str, str] = os.environ
-    transports: frozenset[str] = HTTPS
+    transports: frozenset[str] = TRANSPORTS
     """What an address may start with; tests add `file`."""
 
 
 DEFAULT_GIT_ACCESS: Final = GitAccess()
 
 
-def parse_source(text: str, *, transports: frozenset[str] = HTTPS) -> Source:
-    """`transports`: what a git address may start with besides https; tests add `file`."""
+def parse_source(text: str, *, transports: frozenset[str] = TRANSPORTS) -> Source:
+    """`transports`: what a git address may start with besides https and ssh; tests add `file`."""
     if display_name(text) != text or not text.strip():
         raise SharingError(f"{quote_name(text)} is not a source; use {_SOURCE_FORMS}.")
     if text.startswith("github:"):
         return _parse_github(text)
+    if _SSH_ADDRESS.fullmatch(text.partition("#")[0]):
+        return _parse_ssh(text)
+    if re.match(r"[\w.-]+@[^/]*:", text):
+        raise SharingError(f"{quote_name(text)}: write it as git@host:owner/repo@COMMIT#sub/dir.")
     if text.startswith("git+"):
         return _parse_git(text[4:], transports)
     if re.match(r"[a-z][a-z0-9+.-]*://", text, re.I):
@@ -122,12 +137,24 @@ def _parse_git(text: str, transports: frozenset[str]) -> GitSource:
         parts = urlsplit(url)
     except ValueError:  # half an IPv6 address
         raise _invalid_address(text) from None
-    if parts.scheme not in transports | HTTPS:
-        raise SharingError(f"git addresses start with git+https://; {quote_name(parts.scheme)} is not used.")
-    if "@" in parts.netloc:
+    if parts.scheme not in transports | TRANSPORTS:
+        used = "git addresses start with git+https:// or git+ssh://"
+        raise SharingError(f"{used}; {quote_name(parts.scheme)} is not used.")
+    if parts.scheme == "ssh":
+        if not _SSH_PLACE.fullmatch(parts.netloc):
+            raise _invalid_address(text)
+    elif "@" in parts.netloc:
         raise SharingError("Leave user names and tokens out of the address; git's credential helper knows them.")
     if (parts.scheme == "https" and not parts.hostname) or not parts.path.strip("/") or parts.query:
         raise _invalid_address(text)
+    return GitSource(url=url, commit=check_commit(commit), below=_check_subfolder(below))
+
+
+def _parse_ssh(text: str) -> GitSource:
+    address, _, below = text.partition("#")
+    url, at, commit = address.rpartition("@")
+    if not at or ":" not in url:
+        url, commit = address, ""
     return GitSource(url=url, commit=check_commit(commit), below=_check_subfolder(below))
 
 

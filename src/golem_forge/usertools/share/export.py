@@ -1,7 +1,8 @@
 """Export: a tool's files for others, as a folder, a reproducible `.tar.gz` or an Agent Skill; a collection's index.
 
 Takes the files of one version and where they go; gives the path it wrote. Only the folder is passed on: no trust, no
-history, no statistics. Whole or not at all; an existing folder is never changed, an archive is replaced.
+history, no statistics. Whole or not at all. A folder that is an earlier version of the same tool, unchanged, is
+replaced, as an archive is; any other is left as it is.
 
 A skill is SKILL.md and the whole folder below `scripts/`, so importing it gives the tool back with an equal digest.
 The front matter keeps to the published rules: name of lower-case letters, digits and single hyphens, at most 64;
@@ -18,7 +19,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -46,20 +47,32 @@ from golem_forge.usertools.share.reader import (
     CollectionListing,
 )
 
+IsOwnVersion = Callable[[str], bool]
+"""Whether a digest is one of this tool's versions."""
 
-def export_tool(files: FolderFiles, name: str, out: Path) -> Path:
-    """`out` is a `.tar.gz`, or a folder that gets the folder `name`."""
+
+def _of_nobody(digest: str) -> bool:
+    return False
+
+
+def export_tool(files: FolderFiles, name: str, out: Path, is_own: IsOwnVersion = _of_nobody) -> Path:
+    """`out` is a `.tar.gz`, or a folder that gets the folder `name`; an earlier export of the tool makes room."""
     lower = out.name.lower()
     if lower.endswith((".tar.gz", ".tgz")) and not out.is_dir():
         return _write_archive(make_tar_gz(files, name), out)
     if lower.endswith((".zip", ".tar")):
         raise SharingError("Export writes a folder or a .tar.gz; choose a name with that ending.")
-    return _write_folder_to(files, name, out)
+    return _write_folder_to(files, name, out, lambda there: is_own(read_folder(there).digest))
 
 
-def export_skill(manifest: ToolManifest, files: FolderFiles, out: Path) -> Path:
+def export_skill(manifest: ToolManifest, files: FolderFiles, out: Path, is_own: IsOwnVersion = _of_nobody) -> Path:
     """`out/<skill>/SKILL.md` and the tool's folder as `scripts/`."""
-    return _write_folder_to(skill_files(manifest, files), skill_name(manifest.name), out)
+
+    def is_our_skill(there: Path) -> bool:
+        ours = sorted(os.listdir(there)) == sorted((SKILL_FILE, SCRIPTS_FOLDER))
+        return ours and is_own(read_folder(there / SCRIPTS_FOLDER).digest)
+
+    return _write_folder_to(skill_files(manifest, files), skill_name(manifest.name), out, is_our_skill)
 
 
 def write_index(folder: Path) -> CollectionListing:
@@ -125,25 +138,38 @@ def _write_archive(data: bytes, out: Path) -> Path:
     return out
 
 
-def _write_folder_to(files: FolderFiles, name: str, out: Path) -> Path:
+def _write_folder_to(files: FolderFiles, name: str, out: Path, is_earlier_export: Callable[[Path], bool]) -> Path:
     target = _make_folder(out) / name
-    if os.path.lexists(target):
+    there = os.path.lexists(target)
+    if there:
         if _has_same_files(target, files):
             return target
-        raise SharingError(f"{quote_name(name)} exists already and is different; remove it or choose another folder.")
+        if not _is_folder_that(target, is_earlier_export):
+            problem = "exists already and is no unchanged export of this tool; remove it or choose another folder."
+            raise SharingError(f"{quote_name(name)} {problem}")
     parent = os.open(out, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    made = f".export-{os.urandom(8).hex()}"
+    made, before = f".export-{os.urandom(8).hex()}", f".export-{os.urandom(8).hex()}"
     try:
         write_folder(parent, made, files.files, files.executable, ReadableBy.ANYBODY)
+        if there:
+            os.rename(name, before, src_dir_fd=parent, dst_dir_fd=parent)
         os.rename(made, name, src_dir_fd=parent, dst_dir_fd=parent)
     except OSError as error:
         raise SharingError(
             f"{quote_name(name)} could not be put in place ({error.strerror}); is there something of that name?"
         ) from None
     finally:
-        shutil.rmtree(made, ignore_errors=True, dir_fd=parent)
+        for left in (made, before):
+            shutil.rmtree(left, ignore_errors=True, dir_fd=parent)
         os.close(parent)
     return target
+
+
+def _is_folder_that(folder: Path, holds: Callable[[Path], bool]) -> bool:
+    try:
+        return folder.is_dir() and not folder.is_symlink() and holds(folder)
+    except (Unusable, OSError):
+        return False
 
 
 def _has_same_files(folder: Path, files: FolderFiles) -> bool:

@@ -4,11 +4,11 @@ Takes an address and a commit id; gives the files below one of its folders, or a
 submodules, and an object that is not that commit. There is never a work tree: no checkout, so no filter, no hook, no
 LFS, no submodule; contents come from `cat-file`, which executes nothing that a repository brings along.
 
-git needs the network, so it runs on the host as the person, with their proxies and credential helpers, in a private
-repository where nothing is configured that could start another program. What failed or took too long is a SharingError
-with git's own words, escaped and cut. Threats: an address that makes git start a program (only named transports are
-allowed), a prompt that waits for ever, a repository or a tree without end (time, file size and output are bounded, and
-the whole process group ends with us).
+git needs the network, so it runs on the host as the person, with their proxies and credential helpers, over ssh with
+their ssh and its agent, in a private repository where nothing is configured that could start another program. What
+failed or took too long is a SharingError with git's own words, escaped and cut. Threats: an address that makes git
+start a program (only named transports are allowed, and no part of one is an option), a prompt that waits for ever, a
+repository or a tree without end (time, file size and output are bounded, and the whole process group ends with us).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.git import command
+from golem_forge.sandbox.git.host_repository import failure_hint
 from golem_forge.sandbox.host import safe_path
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError, quote_name
@@ -99,7 +100,7 @@ class GitCommit:
 
 @contextlib.contextmanager
 def fetch_commit(source: GitSource, home: ForgeHome, access: GitAccess = DEFAULT_GIT_ACCESS) -> Iterator[GitCommit]:
-    with _private_repository(home, access) as git:
+    with _private_repository(home, access, by_ssh=source.by_ssh) as git:
         git.output(["fetch", *_FETCH_FLAGS, "--depth=1", "--", source.url, source.commit], _LISTING_BYTES)
         kind = git.output(["cat-file", "-t", source.commit], 100).strip()
         given = git.output(["rev-parse", "--verify", "FETCH_HEAD"], 200).strip()
@@ -110,7 +111,7 @@ def fetch_commit(source: GitSource, home: ForgeHome, access: GitAccess = DEFAULT
 
 def newest_commit(url: str, home: ForgeHome, access: GitAccess = DEFAULT_GIT_ACCESS) -> str:
     """The commit that the repository's default branch stands at now."""
-    with _private_repository(home, access) as git:
+    with _private_repository(home, access, by_ssh=GitSource(url=url, commit="").by_ssh) as git:
         line = git.output(["ls-remote", "--quiet", "--", url, "HEAD"], _LISTING_BYTES).decode("ascii", "replace")
     commit = line.partition("\t")[0]
     if not COMMIT_ID.fullmatch(commit):
@@ -122,9 +123,9 @@ _FETCH_FLAGS: Final = ("--quiet", "--no-tags", "--no-recurse-submodules")
 
 
 @contextlib.contextmanager
-def _private_repository(home: ForgeHome, access: GitAccess) -> Iterator[GitCommand]:
+def _private_repository(home: ForgeHome, access: GitAccess, *, by_ssh: bool) -> Iterator[GitCommand]:
     with staging_folder(home) as folder:
-        git = GitCommand(folder=folder, access=access)
+        git = GitCommand(folder=folder, access=access, by_ssh=by_ssh)
         git.output(["init", "--quiet", "--bare", "--template=", "."], _LISTING_BYTES)
         yield git
 
@@ -160,9 +161,12 @@ class GitCommand:
     folder: Path
     access: GitAccess
     seconds: float = GIT_SECONDS
+    by_ssh: bool = False
+    """With the person's own ssh, its config and agent, which never ask anything here."""
 
     def output(self, arguments: Sequence[str], limit: int, *, stdin: bytes = b"") -> bytes:
-        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
+        own = command.QUIET_SETTINGS if self.by_ssh else _SETTINGS
+        settings = [word for setting in own for word in ("-c", setting)]
         limits = command.GitLimits(seconds=self.seconds, output=limit)
         try:
             ran = command.run_git(
@@ -175,15 +179,18 @@ class GitCommand:
         except command.GitTimeout:
             raise SharingError(f"git did not finish within {self.seconds:g} seconds; nothing was imported.") from None
         if ran.code != 0:
-            raise SharingError(f"git could not do that: {ran.errors or f'exit code {ran.code}'}")
+            hint = failure_hint(ran.errors) if self.by_ssh else ""
+            raise SharingError(f"git could not do that: {ran.errors or f'exit code {ran.code}'}{hint and f' {hint}'}")
         return ran.output
 
     def _environment(self) -> dict[str, str]:
         environ = self.access.environ
-        kept = {name: environ[name] for name in command.NETWORK_VARIABLES if name in environ}
+        names = (*command.NETWORK_VARIABLES, *(command.CREDENTIAL_VARIABLES if self.by_ssh else ()))
+        kept = {name: environ[name] for name in names if name in environ}
         return {
             **kept,
             **command.QUIET_ENVIRONMENT,
+            "SSH_ASKPASS_REQUIRE": "never",
             "PATH": safe_path(environ.get("PATH", "")),  # credential helpers are looked up there
             "GIT_DIR": os.fspath(self.folder),
             "GIT_ALLOW_PROTOCOL": ":".join(sorted(self.access.transports)),

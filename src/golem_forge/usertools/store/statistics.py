@@ -101,7 +101,7 @@ def tool_statistics(store: ToolStore, names: Iterable[str] = ()) -> tuple[ToolSt
         good, bad = rated.get(name, (0, 0))
         saved = None
         if name in sequences:
-            saved = 0.0 if usage.median_ms is None else (sequences[name] - usage.median_ms) * usage.calls
+            saved = 0.0 if usage.median_ms is None else max(0.0, sequences[name] - usage.median_ms) * usage.calls
         found.append(ToolStats(name=name, usage=usage, by_digest=by_digest, good=good, bad=bad, saved_ms=saved))
     return tuple(found)
 
@@ -228,7 +228,7 @@ class ToolTotals:
     reuse: float | None
     """Share of active tools that were called in at least two sessions; None without an active tool."""
     saved_ms: float | None
-    """An estimate over the tools made from a suggestion; None if there is none."""
+    """An estimate over the tools made from a suggestion, deleted ones too; None if there is none."""
     refresh: RefreshStats
 
     def to_json(self) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def total_statistics(store: ToolStore, states: Mapping[str, str]) -> ToolTotals:
     """`states`: of every tool folder there is, by name."""
     active = [name for name, state in states.items() if state == ACTIVE]
     reused = {name for (name,) in store.rows("SELECT name FROM tools WHERE reused")}
-    saved = [each.saved_ms for each in tool_statistics(store, states) if each.saved_ms is not None] if states else []
+    saved = [each.saved_ms for each in tool_statistics(store) if each.saved_ms is not None]
     made = store.rows("SELECT count(*), total(built), total(tested), total(activated) FROM creations") or [(0, 0, 0, 0)]
     times = [ms for (ms,) in store.rows("SELECT ms FROM refreshes ORDER BY ms")]
     return ToolTotals(
