@@ -345,3 +345,10 @@ def test_verify_compares_the_change_log_with_the_journal(in_process, tamper, sai
     checked = in_process("log", "verify")
     assert checked.code == (0 if said is None else 1), checked.out
     assert said is None or (f"of {log.name}: " in checked.out and said in checked.out)
+
+
+def test_an_undo_stands_in_the_log_of_what_it_took_back(in_process):
+    assert in_process("call", "write_file", "--path=a.txt", "--content=one", "--approval=approve_all").code == 0
+    assert in_process("undo", "--yes").code == 0
+    checked = in_process("log", "verify")
+    assert checked.code == 0, checked.out
