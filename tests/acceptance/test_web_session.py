@@ -166,7 +166,8 @@ async def test_everything_by_keyboard_alone(staged: Any, windows: Any, tmp_path:
     assert ("build", "success") not in stage.results()
     await window.picture("tool-output")
     building.set()
-    await window.sees("compiling two")
+    await until(lambda: ("build", "success") in stage.results(), "it has ended, and is one line")
+    await window.sees_not("compiling one")
     await window.sees("Write them anew")
 
     # A write: its diff, and yes.
@@ -369,7 +370,7 @@ async def test_files_a_servers_form_and_one_branch_stopped(staged: Any, windows:
     await window.sees("I have read it.")
     attached = [(each.name, each.size) for each in stage.requests[0].messages[-1].attachments]
     assert attached == [("list.txt", len(b"two loaves")), ("dropped.txt", len(b"and butter"))]
-    await window.page.get_by_role("navigation").dispatch_event("drop", {"dataTransfer": given})
+    await window.page.get_by_role("navigation").first.dispatch_event("drop", {"dataTransfer": given})
     assert await window.run("() => event_left"), "a file that misses is not opened in place of the page"
 
     fields = [{"name": "city", "label": "City", "type": "text", "required": True, "description": "Where to"}]
