@@ -14,7 +14,7 @@ import pytest
 
 from golem_forge.config.store_block import SignInSettings
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.team.openid import Grant, OpenIdClient, ProviderAway, SignInRefused, issuer_problem
+from golem_forge.team.openid import OpenIdClient, ProviderAway, SignInGrant, SignInRefused, issuer_problem
 
 from .openid_issuer import CLIENT, SECRET, Issuer, ec_key, published, rsa_key
 
@@ -38,7 +38,7 @@ class Client(OpenIdClient):
         self.now = 0.0
         super().__init__(issuer.url, replace(SETTINGS, **settings), SECRET, lambda: self.now)
 
-    async def sign_in(self, issuer: Issuer, subject: str = "1", **given: str) -> Grant:
+    async def sign_in(self, issuer: Issuer, subject: str = "1", **given: str) -> SignInGrant:
         begun = await self.begin(BACK)
         return await self.complete(begun, BACK, issuer.sign_in(begun.url, subject) | given)
 

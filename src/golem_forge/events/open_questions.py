@@ -34,7 +34,7 @@ _MEMBERS: Final[Mapping[str, tuple[type, str]]] = {
 _SCOPES: Final = ("session", "always")
 
 
-class ApprovalAnswer(AnswerData):
+class AnsweredApproval(AnswerData):
     """`{approved, by, choice?, remember?, args?, reason?, stop?}`, and true only if approved.
 
     Threat: whoever asks writes `if await …request_approval(…)`, and a denial is a mapping with members, too.

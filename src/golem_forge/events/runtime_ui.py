@@ -25,7 +25,7 @@ from golem_forge.events.open_questions import (
     INTERRUPT,
     UI_GONE,
     AnswerData,
-    ApprovalAnswer,
+    AnsweredApproval,
     CancelSignal,
     EditCheck,
     InputText,
@@ -140,7 +140,7 @@ class RuntimeUI(OpenQuestions):
         check_edit: EditCheck | None = None,
         worker_id: str = "",
         **fields: Any,
-    ) -> ApprovalAnswer:
+    ) -> AnsweredApproval:
         """`{approved, by, choice?, remember?, args?, reason?, stop?}`, true only if approved.
 
         `type` and `description` are enough of a request. `by` is the UI that answered, `timeout`, `interrupt`
@@ -155,7 +155,7 @@ class RuntimeUI(OpenQuestions):
         answer = await self._ask(
             APPROVAL, wire, limit_s=timeout, cancel=cancel, check_edit=check_edit, worker_id=worker_id
         )
-        return ApprovalAnswer(answer)
+        return AnsweredApproval(answer)
 
     def withdraw_approval(self, request_id: str, *, approved: bool, by: str, reason: str = "") -> None:
         """Closes an open card that needs no answer any more, e.g. because another answer covers it (`memory`)."""

@@ -21,7 +21,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import nearest_hint
-from golem_forge.events.open_questions import ApprovalAnswer
+from golem_forge.events.open_questions import AnsweredApproval
 from golem_forge.policy.approval_queue import (
     ApprovalCallback,
     ApprovalQueue,
@@ -128,7 +128,7 @@ class ApprovalController:
 
     async def request_approval(
         self, request: ApprovalRequest | Mapping[str, Any] | None = None, **options: Any
-    ) -> ApprovalAnswer:
+    ) -> AnsweredApproval:
         """Asks about something that is no tool call: `description`, and any of `tool` (or `tool_name`), `args`, `type`,
         `risk` and the other members of an ApprovalRequest. `{approved, by, reason?, choice?}`, true only if approved.
 
@@ -150,7 +150,7 @@ class ApprovalController:
             )
 
         answer = await self.approve(decision, asked.tool or asked.description, pending)
-        result = ApprovalAnswer(approved=answer.approved, by=answer.by.value)
+        result = AnsweredApproval(approved=answer.approved, by=answer.by.value)
         if answer.choice is not None:
             result["choice"] = answer.choice.id
             self.keep(asked.fingerprint, asked.description or asked.tool)

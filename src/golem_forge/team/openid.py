@@ -1,8 +1,8 @@
 """Sign-in with OpenID Connect: authorization code with PKCE, at one provider.
 
 `OpenIdClient` takes what the person's configuration says of the provider. `begin` gives the address at which somebody
-signs in; `complete` exchanges the code that comes back for a `Grant`: who it is, with the role that their groups give
-them, and a refresh token; `renew` asks the provider again whether they are still the same. PyJWT checks the tokens,
+signs in; `complete` exchanges the code that comes back for a `SignInGrant`: who it is, with the role that their groups
+give them, and a refresh token; `renew` asks the provider again whether they are still the same. PyJWT checks tokens,
 httpx2 fetches; both are loaded at first use.
 
 Refuses (`SignInRefused`): a token of another issuer, audience, nonce or subject, one that is expired or not yet valid
@@ -82,7 +82,7 @@ class SignInBegun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
+class SignInGrant:
     who: SignedIn
     refresh_token: str
     nonce: str
@@ -142,12 +142,12 @@ class OpenIdClient:
         url = f"{address}{'&' if urlsplit(address).query else '?'}{urlencode(asked)}"
         return SignInBegun(url=url, state=state, nonce=nonce, verifier=verifier)
 
-    async def complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> Grant:
+    async def complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> SignInGrant:
         """`given`: what came back with the browser."""
         async with self._strangers:
             return await self._complete(begun, redirect_uri, given)
 
-    async def _complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> Grant:
+    async def _complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> SignInGrant:
         if not secrets.compare_digest(given.get("state", "").encode(), begun.state.encode()):
             raise SignInRefused("This is not the sign-in that this browser began.", "SIGN_IN_AGAIN")
         metadata = await self.metadata()
@@ -174,9 +174,9 @@ class OpenIdClient:
                 "and the grant refresh_token for this client."
             )
         who = self._person(await self._with_groups(claims, told))
-        return Grant(who=who, refresh_token=refresh_token, nonce=begun.nonce)
+        return SignInGrant(who=who, refresh_token=refresh_token, nonce=begun.nonce)
 
-    async def renew(self, grant: Grant) -> Grant:
+    async def renew(self, grant: SignInGrant) -> SignInGrant:
         """The same person, as the provider knows them now."""
         told = await self._token({"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
         if "id_token" in told:
@@ -193,7 +193,7 @@ class OpenIdClient:
         else:
             raise SignInRefused("The provider does not say any more to which groups this person belongs.")
         newer = told.get("refresh_token")
-        return Grant(
+        return SignInGrant(
             who=who._replace(name=grant.who.name),
             refresh_token=newer if isinstance(newer, str) and newer else grant.refresh_token,
             nonce=grant.nonce,

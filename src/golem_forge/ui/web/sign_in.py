@@ -32,7 +32,7 @@ from golem_forge.net.listen import has_port, is_loopback
 from golem_forge.team.accounts import SIGN_IN_DOOR
 from golem_forge.team.audit import LOG_IN
 from golem_forge.team.database import StoreUnavailable, TeamError
-from golem_forge.team.openid import Grant, OpenIdClient, ProviderAway, SignInBegun
+from golem_forge.team.openid import OpenIdClient, ProviderAway, SignInBegun, SignInGrant
 from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.sdk import Request, Response
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 class _Confirmed:
     """A login, and when the provider was last asked about it."""
 
-    grant: Grant
+    grant: SignInGrant
     name: str
     at: float
     retry: float = 0.0
