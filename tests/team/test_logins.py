@@ -83,6 +83,7 @@ async def test_an_open_page_goes_on_after_a_restart(tmp_path: Path, ready_forge:
         page.start()
         await window.sees_not(re.compile("does not answer|could not be"))
         await window.sees("Tidy up")
+        assert await window.page.get_by_text("Tidy up").first.is_visible()
         await window.page.reload()
         await window.sees("ada · admin")
     finally:

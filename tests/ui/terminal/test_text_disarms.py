@@ -166,6 +166,7 @@ def test_a_line_of_the_history_disarms_it(play: Play, tmp_path: Path) -> None:
     desk.after(1, UP)  # no answer: the input line has the keyboard for a moment
     desk.after(0.2, UP)
     desk.line("an earlier line")
+    assert desk.unanswered()
     desk.stays_disarmed("an earlier line")
     desk.arms_again()
 
@@ -235,6 +236,7 @@ def test_shift_tab_does_not_bring_the_card_back_while_text_stands(play: Play) ->
     desk.type("not yet")
     desk.line("not yet")
     desk.after(1, SHIFT_TAB)
+    assert desk.unanswered()
     desk.stays_disarmed("not yet")
     desk.arms_again()
 

@@ -172,6 +172,11 @@ async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(
     assert (await get("changes?turn=7"))[0] == 422
     assert (await get(f"changes/diff?call={call['call']}&path=/workspace/a.txt"))[1]["diff"] == DIFF
     assert (await get(f"changes/diff?call={call['call']}&path=/workspace/no"))[0] == 404
+    changed.runtime.tree.redactor.add_secret("KEY", "canary-4711-secret")
+    monkeypatch.setattr(api, "change_diff", lambda home, change: "+canary-4711-secret\n")
+    monkeypatch.setattr(api, "_MAX_DIFF", 12)  # in the middle of the secret
+    cut = (await get(f"changes/diff?call={call['call']}&path=/workspace/a.txt"))[1]["diff"]
+    assert cut == "+[secret KEY"
     status, undo = await get("undo?turn=1")
     assert status == 200 and [(each["path"], each["selected"], each["why"]) for each in undo["steps"]] == [
         ("/workspace/a.txt", True, ""),

@@ -151,7 +151,9 @@ async def show_change(call: ApiCall, subject: RequestedSession, query: FileDiffQ
         raise ApiRefusal(404, "This call did not change this file.")
     home = subject.home.path
     diff = await run_in_thread(lambda: change_diff(home, found))
-    return FileDiffShown.model_validate(subject.redact({"path": found.path, "diff": diff[:_MAX_DIFF]}))
+    shown = subject.redact({"path": found.path, "diff": diff})
+    # Cut afterwards: the beginning of a secret at the cut would be text like any other.
+    return FileDiffShown.model_validate({**shown, "diff": shown["diff"][:_MAX_DIFF]})
 
 
 @operation(
