@@ -105,7 +105,7 @@ class ApprovalStage:
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
             # Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it.
-            now = self._evaluate_again(state)
+            now = self._evaluate_after_wait(state)
             if now.decision.verdict is Verdict.BLOCKED:
                 state.judged, state.decision = now, now.decision
                 raise _blocked(state)
@@ -134,7 +134,7 @@ class ApprovalStage:
         if said.says is Says.UNSURE:
             return None
         # Threat: a rule was written while it thought. What blocks, blocks; what asks now is not its to answer.
-        now = self._evaluate_again(state)
+        now = self._evaluate_after_wait(state)
         if now.decision.verdict is Verdict.BLOCKED:
             state.judged, state.decision = now, now.decision
             raise _blocked(state)
@@ -144,6 +144,11 @@ class ApprovalStage:
 
     def _not_reviewable(self, reviewer: Reviewer, judged: Evaluation) -> str:
         return reviewer.not_reviewable(judged, self._controller.mode, self._sandbox)
+
+    def _evaluate_after_wait(self, state: CallState) -> Evaluation:
+        if self._judge.rules is not None:
+            self._judge.rules.expire()  # the files are read again, however quick the answer was
+        return self._evaluate_again(state)
 
     def _evaluate_again(self, state: CallState, *, extra: tuple[Rule, ...] = (), extra_grant: str = "") -> Evaluation:
         judged = _judged(state)
