@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 import threading
+import time
+from pathlib import Path
 
 import pytest
 
@@ -453,3 +456,20 @@ def test_many_refs_that_are_only_on_their_way_are_not_told_of(house: House, pers
     )
 
     assert person.says("for-each-ref", "refs/forge/was") == "" and not ran.after.leftovers
+
+
+def test_a_store_of_objects_is_listed_as_it_is_now(tmp_path: Path) -> None:
+    root = os.open(tmp_path, os.O_PATH)
+    store = GitDir(root, best_opener(), ())
+    assert list(store.objects()) == []
+    for change in ("ab/one", "pack/deep/two", "ab/three", "pack/four", "cd/five"):
+        time.sleep(0.03)  # what was listed before is settled: it is believed as long as its directory did not change
+        (tmp_path / change).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / change).write_bytes(b"x")
+        assert sorted(path for path, _ in store.objects()) == sorted(path for path, _ in store.files(""))
+    time.sleep(0.03)
+    list(store.objects())
+    (tmp_path / "ab/one").unlink()
+    (tmp_path / "ab/one").symlink_to("/etc")
+    assert [path for path, info in store.objects() if stat.S_ISLNK(info.st_mode)] == ["ab/one"]
+    os.close(root)

@@ -34,6 +34,8 @@ MOST_INSIDE: Final = 100_000
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
 _STALE_NS: Final = 10_000_000_000
+UNSETTLED_NS: Final = 20_000_000
+"""A directory that changed so short ago may change again within the same tick of the clock."""
 _OBJECT: Final = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PACKED_LINE: Final = regex(rb"^([0-9a-f]{40,64}) (refs/[^\x00-\x20\x7f]{1,1000})$", re.MULTILINE)
 _FORBIDDEN: Final = regex(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.lock(?:/|$)|(?:^|/)\.|^@$")
@@ -60,6 +62,8 @@ class GitDir:
         self._base = base
         self._values: dict[str, tuple[Stamp, str]] = {}
         self._packed: tuple[Stamp | None, dict[str, str]] = (None, {})
+        self._listed: dict[str, tuple[int, dict[str, os.stat_result]]] = {}
+        """Of directories of objects: the time of change, and what is in it."""
 
     def stamp(self, path: str) -> Stamp | None:
         """Of a regular file; None for anything else."""
@@ -244,6 +248,31 @@ class GitDir:
                     yield below, found
                 elif below.count("/") < _DEEPEST:
                     waiting.append(below)
+
+    def objects(self) -> Iterator[tuple[str, os.stat_result]]:
+        """The same of a whole store of objects, of which a directory is listed again only when it has changed: sizes
+        may be old, names and kinds are not. A store has up to 256 directories, and a commit changes three of them.
+        Raises TooManyFiles."""
+        known, self._listed = self._listed, {}
+        settled = time.time_ns() - UNSETTLED_NS
+        left = self._most
+        waiting = [("", 0)]
+        while waiting:
+            here, changed = waiting.pop()
+            kept = known.get(here)
+            names = kept[1] if kept is not None and kept[0] == changed else self.names(here)
+            left -= len(names)
+            if left < 0:
+                raise TooManyFiles
+            above = len(waiting)
+            for name, found in names.items():
+                below = _joined(here, name)
+                if not stat.S_ISDIR(found.st_mode):
+                    yield below, found
+                elif below.count("/") < _DEEPEST:
+                    waiting.append((below, found.st_ctime_ns))
+            if here and len(waiting) == above and changed < settled:  # with others in it: their times are read there
+                self._listed[here] = changed, names
 
     def folders(self, path: str) -> Iterator[tuple[str, os.stat_result]]:
         """A directory and all directories below it, but for those of objects. Raises TooManyFiles."""

@@ -30,7 +30,7 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git import exchange, rules
-from golem_forge.sandbox.git.directory import MOST_INSIDE, GitDir, GitLocked, TooManyFiles
+from golem_forge.sandbox.git.directory import MOST_INSIDE, UNSETTLED_NS, GitDir, GitLocked, TooManyFiles
 from golem_forge.sandbox.git.exchange import GitExchange
 from golem_forge.sandbox.git.formats import GitSetting, read_config
 from golem_forge.sandbox.git.index import IndexExchange
@@ -52,8 +52,6 @@ _MOST_SUBMODULES: Final = 8
 """Each takes seven mounts; of more of them commands see a read-only git directory."""
 _MOST_OTHERS: Final = 12
 _DEEPEST_SUBMODULE: Final = 4
-_UNSETTLED_NS: Final = 20_000_000
-"""A directory that changed so short ago may change again within the same tick of the clock."""
 _MOST_LOOKED_AT: Final = 200
 _FORMAT: Final = 2
 _ALTERNATES: Final = f"../{exchange.HOST_FOLDER}/objects\n".encode()
@@ -123,7 +121,7 @@ class GitShadow:
             found: list[GitMount] = []
             for prefix in self._prefixes():
                 found += self._mounts_of(prefix)
-            settled = time.time_ns() - changed > _UNSETTLED_NS
+            settled = time.time_ns() - changed > UNSETTLED_NS
             self._mounts = (changed if settled else -1, tuple(found))
         return self._mounts[1]
 
@@ -279,7 +277,7 @@ class GitShadow:
                     if name.endswith((".lock", ".tmp")):
                         shadow.clear(f"{folder}/{name}" if folder else name)
             for side in self._sides.values():
-                for path, _ in side.store.files(""):
+                for path, _ in side.store.objects():
                     if path.rpartition("/")[2].startswith("tmp_") or path.endswith(".lock"):
                         side.store.clear(path)
 
@@ -512,7 +510,7 @@ class GitShadow:
             times[place] = top.st_ctime_ns if top else 0
             for folder in ("refs", "logs", "worktrees", "modules", *exchange.WRITABLE_FOLDERS[1:]):
                 times |= {f"{place}/{path}": info.st_ctime_ns for path, info in side.folders(folder)}
-        return None if any(now - each < _UNSETTLED_NS for each in times.values()) else times
+        return None if any(now - each < UNSETTLED_NS for each in times.values()) else times
 
     # --- the folder in the cache
 
@@ -630,7 +628,7 @@ def _settings(git: GitDir) -> list[GitSetting]:
 
 def _empty_large(store: GitDir) -> None:
     """Everything was carried over: what a store holds, the user's repository has too, but for what nothing names."""
-    found = list(store.files(""))
+    found = list(store.objects())
     if len(found) > _MOST_STORED or sum(info.st_size for _, info in found) > _LARGEST_STORE:
         for name in store.names():
             if name != "info":

@@ -108,6 +108,7 @@ class Transport:
         self._partial = "extensions.partialclone" in said or any(name.endswith(".promisor") for name in said)
         self.null_id = "0" * (64 if self._sha256 else 40)
         self.empty_blob = _hash(self._sha256, b"blob 0\0").hex()
+        self._git = ""
         self._index = b""
         self._written: dict[str, bytes] = {}
         """Of the skeleton, but for an index."""
@@ -303,13 +304,21 @@ class Transport:
     def _host_git(self, *words: str, settings: Iterable[str] = (), within: bool = True) -> list[str]:
         options = [word for each in (*_QUIET, *settings) for word in ("-c", each)]
         where = [f"--git-dir={self.git_dir}"] if within else []
-        return _limited(_found_git(self.git_dir), *options, *where, *words)
+        return _limited(self._found_git(), *options, *where, *words)
+
+    def _found_git(self) -> str:
+        """Looked for once: that takes half a millisecond, and one exchange starts six."""
+        if not os.path.exists(self._git):
+            self._git = find_program("git", kept_out=(os.path.dirname(self.git_dir),)) or ""
+            if not self._git:
+                raise GitFailed("there is no git on this machine")
+        return self._git
 
     def _in_walls(
         self, words: Sequence[str], *, given: bytes, out: IO[bytes] | None = None, index: bytes | None = None
     ) -> bytes:
         self._write_skeleton({})
-        git = _found_git(self.git_dir)
+        git = self._found_git()
         options = [word for each in _PACKING for word in ("-c", each)]
         places = {self._skeleton: _GIT_DIR, self._store: _SHADOW, f"{self.git_dir}/objects": _REAL}
         if not is_below(git, "/usr"):
@@ -397,7 +406,7 @@ class Transport:
         """Before anything is carried over: takes out of the shadow's store what is neither a file nor a directory, for
         git would follow it or wait for it. Raises TooManyFiles."""
         size = 0
-        for path, info in store.files(""):
+        for path, info in store.objects():
             if stat.S_ISREG(info.st_mode):
                 size += info.st_blocks * _BLOCK
             else:
@@ -505,13 +514,6 @@ def _file_in_memory(content: bytes = b"") -> IO[bytes]:
 def _limited(*argv: str) -> list[str]:
     """With a bound on memory of its own: not on what it maps, for a user's packs may be large."""
     return ["/bin/sh", "-c", f'ulimit -d {_MEMORY_KB}; exec "$@"', "git", *argv]
-
-
-def _found_git(git_dir: str) -> str:
-    git = find_program("git", kept_out=(os.path.dirname(git_dir),))
-    if git is None:
-        raise GitFailed("there is no git on this machine")
-    return git
 
 
 def _packets(stream: IO[bytes]) -> Iterator[bytes]:
