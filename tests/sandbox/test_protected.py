@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from golem_forge.core.effects import Mark
 from golem_forge.sandbox import protected
-from golem_forge.sandbox.protected import PROTECTED_NAMES, is_secret_name, marks
+from golem_forge.sandbox.protected import PROTECTED_NAMES, is_plain_anywhere, is_secret_name, marks
 
 PROTECTED = [
     ".git/hooks",
@@ -370,3 +372,14 @@ def test_no_marked_path_passes_for_a_plain_one(name: str, below: str) -> None:
     if protected.marks(parts, git_is_file=True) or protected.marks(parts):
         assert not protected.is_plain(path)
     assert protected.is_plain("src/golem_forge/core/call.py")
+
+
+def test_a_plain_name_is_marked_as_any_other_in_its_directory() -> None:
+    known = {part for name in PROTECTED_NAMES for part in name.split("/")}
+    known |= {".kube", ".docker", "config.json", "objects"}
+    names = {one for part in known for one in (part, part.upper(), f"x{part}", part.strip("."), f"{part}.pem")} - {""}
+    places = [(), *((one,) for one in known), *((".git", one) for one in known), (".git", "modules", "a", "b")]
+    for above, name in product(places, sorted(names)):
+        if is_plain_anywhere(name):
+            assert marks((*above, name), git_is_file=True) == marks((*above, "-"), git_is_file=True), (above, name)
+    assert is_plain_anywhere("5f") and not is_plain_anywhere("config") and not is_plain_anywhere(".env")

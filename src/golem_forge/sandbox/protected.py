@@ -70,6 +70,8 @@ _SECRET_FILES: Final = frozenset(
     {".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json"}
 )
 _SECRET_PAIRS: Final = frozenset({(".kube", "config"), (".docker", "config.json")})
+_SECONDS: Final = frozenset(name for _, name in _PAIRS | _SECRET_PAIRS).union(*_GIT_NESTED.values())
+"""Names that count where another one stands before them."""
 _SECRET_ENDINGS: Final = (".pem", ".key", ".p12", ".pfx", ".keystore", ".kdbx")
 _ENV_EXAMPLES: Final = (".example", ".sample", ".template")
 _KEY_STARTS: Final = ("id_rsa", "id_ed25519", "id_ecdsa")
@@ -258,6 +260,12 @@ def in_dependencies(parts: Sequence[str]) -> bool:
 def is_plain(path: str) -> bool:
     """True: certainly neither protected nor secret. For a whole path, when most of them need no closer look."""
     return _WORTH_A_LOOK.search(path.casefold()) is None
+
+
+def is_plain_anywhere(name: str) -> bool:
+    """The same of the last component, whatever stands before it: such a path is as protected and as secret as any
+    other in that directory."""
+    return name.casefold() not in _SECONDS and is_plain(name)
 
 
 def is_secret_name(path: str) -> bool:

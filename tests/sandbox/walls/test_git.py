@@ -294,15 +294,35 @@ def test_what_a_busy_git_of_the_person_keeps_back_arrives_later(house: House, re
     assert git(repository, "log", "-1", "--format=%s") == "inside"
 
 
-def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The disk is full for a moment after a commit was carried over: the one after it is carried over too."""
-    cache = tmp_path / "cache"
+def shadow_of(repository: Path, folder: Path) -> GitShadow:
+    cache = folder / "cache"
     cache.mkdir(mode=0o700)
     zone = open_zone(ZoneSpec(name="workspace", path=repository), best_opener())
     shadow = GitShadow(zone, Repository(str(repository / ".git")), cache)
     shadow.prepare()
+    return shadow
+
+
+@pytest.mark.parametrize("asked_before", [0, 30])
+def test_a_path_is_tracked_by_its_whole_name(repository: Path, tmp_path: Path, asked_before: int) -> None:
+    names = ("one", "two\tthree", "three", "four/five", "five", "o", "four")
+    tracked = {"one", "two\tthree", "four/five"}
+    for name in tracked:
+        path = repository / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x\n")
+    git(repository, "add", ".")
+    is_tracked = shadow_of(repository, tmp_path).tracks()
+    for _ in range(asked_before):
+        assert is_tracked(("one",))
+    assert {name for name in names if is_tracked(tuple(name.split("/")))} == tracked
+
+
+def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full for a moment after a commit was carried over: the one after it is carried over too."""
+    shadow = shadow_of(repository, tmp_path)
     shadow.begin()
     inside = (f"--git-dir={shadow.tree}", f"--work-tree={repository}")
     store = Path(shadow.tree).parent / "stores/root"

@@ -57,6 +57,7 @@ _FORMAT: Final = 2
 _ALTERNATES: Final = f"../{exchange.HOST_FOLDER}/objects\n".encode()
 _LARGEST_STORE: Final = 256 << 20
 _MOST_STORED: Final = 5_000
+_FEW_ANSWERS: Final = 20
 """Of objects that the user's repository has too; then they are taken out of the shadow."""
 _DYING_S: Final = 5.0
 _ASK_EVERY_S: Final = 0.01
@@ -296,20 +297,26 @@ class GitShadow:
         return found
 
     def tracks(self) -> Callable[[Parts], bool]:
-        """Whether git tracks a path of the zone. The index is read at the first question."""
+        """Whether git tracks a path of the zone. The index is read at the first question; the first answers are looked
+        for in it, for a table of 50,000 paths takes 30 ms to make."""
         side = self._side("")
         index = f"{self.repository.own}index"
         tree = WorkTree(below=self.repository.below)
-        paths: set[bytes] | None = None
+        answers = 0
+        listing = b""
+        paths: set[bytes] = set()
 
         def is_tracked(parts: Parts) -> bool:
-            nonlocal paths
-            if paths is None:
-                try:
-                    paths = {line[line.find(b"\t") + 1 :] for line in side.listed(index).split(b"\0")}
-                except GitFailed:
-                    paths = set()
-            return tree.of_zone(parts) in paths
+            nonlocal answers, listing, paths
+            if not answers:
+                with contextlib.suppress(GitFailed):
+                    listing = side.listed(index)
+            answers += 1
+            path = tree.of_zone(parts)
+            if answers < _FEW_ANSWERS:
+                return path is not None and _is_listed(listing, path)
+            paths = paths or {line[line.find(b"\t") + 1 :] for line in listing.split(b"\0")}
+            return path in paths
 
         return is_tracked
 
@@ -596,6 +603,15 @@ def why_no_shadow(repository: Repository) -> str:
     if "reftable" in names or storage.casefold() != "files":
         return "it keeps its refs in another format than files"
     return ""
+
+
+def _is_listed(listing: bytes, path: bytes) -> bool:
+    """In the words of `ls-files --stage -z`. A path may hold a tab; what stands before it does not."""
+    at = -1
+    while (at := listing.find(b"\t%b\0" % path, at + 1)) >= 0:
+        if listing.find(b"\t", listing.rfind(b"\0", 0, at) + 1) == at:
+            return True
+    return False
 
 
 def _make_mount_point(shadow: GitDir, mount: GitMount) -> None:

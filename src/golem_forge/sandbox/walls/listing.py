@@ -22,7 +22,7 @@ from golem_forge.core.effects import Mark
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Handle, Parts, entry_stat, read_regular
-from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependencies, is_plain, marks
+from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependencies, is_plain, is_plain_anywhere, marks
 
 DEPTH: Final = 4
 """Directories so many levels below the zone's root are still near."""
@@ -162,25 +162,23 @@ class DirectoryLister:
         listing.size = len(plain) + len(others)
         listing.directories = tuple(name for name, kind in others.items() if kind is EntryKind.DIRECTORY)
         entries = others
-        by_place = self._counts_by_place(listing.parts)
+        above = (*self._above, *listing.parts)
+        has_head, all_count = False, False
+        if not is_plain("/".join(above)):
+            has_head = any(part.casefold() in _HEADS for part in above)
+            all_count = bool(marks((*above, "-")))
         if listing.near:
             entries = listing.entries = {**others, **dict.fromkeys(plain, EntryKind.FILE)}
             listing.near_below = frozenset(_near_below(listing.parts, entries, listing.path))
-        elif by_place or not is_plain("/".join(plain)):
+        elif has_head or all_count or not is_plain("/".join(plain)):
             entries = {**others, **dict.fromkeys(plain, EntryKind.FILE)}
         cleared: list[tuple[str, Stamp]] = []
-        if not by_place:
-            entries = {name: kind for name, kind in entries.items() if kind is EntryKind.SOCKET or not is_plain(name)}
+        if not all_count:
+            plain_here = is_plain_anywhere if has_head else is_plain
+            entries = {name: kind for name, kind in entries.items() if kind is EntryKind.SOCKET or not plain_here(name)}
         if entries:
             listing.findings = tuple(self._judged(listing, entries, fd, now, cleared))
             listing.cleared = tuple(cleared)
-
-    def _counts_by_place(self, parts: Parts) -> bool:
-        """Whether a directory makes names count that are plain elsewhere."""
-        above = (*self._above, *parts)
-        if is_plain("/".join(above)):
-            return False
-        return any(part.casefold() in _HEADS for part in above) or bool(marks((*above, "-")))
 
     def _judged(
         self,
