@@ -108,6 +108,23 @@ def test_nor_do_those_of_another_process(house: House) -> None:
     assert os.listdir(house.workspace) == ["go"]
 
 
+async def test_nor_where_a_third_one_was_killed(house: House) -> None:
+    """Whoever starts next asks whether it is alone; it still holds its own lock afterwards."""
+    with house.another_forge("echo done; until [ -e go ]; do sleep 0.01; done") as other:
+        with house.another_forge("echo done; sleep 1000") as killed:
+            killed.kill()
+        long = await house.walls().start(
+            Job(argv=("bash", "-c", "until [ -e now ]; do sleep 0.01; done; mkdir -p .git/hooks && touch .git/hooks/x"))
+        )
+        (house.workspace / "go").touch()
+        await asyncio.to_thread(other.communicate)
+    assert _holds(house.workspace, ".git")
+    (house.workspace / "now").touch()
+    await long.child.wait(20)
+    assert b"Read-only" in long.child.output.read()
+    assert sorted(os.listdir(house.workspace)) == ["go", "now"]
+
+
 def test_a_repository_made_on_the_host_meanwhile_is_kept(house: House) -> None:
     async def scene() -> None:
         walled = await house.walls().start(Job(argv=("sleep", "30")))

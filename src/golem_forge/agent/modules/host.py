@@ -36,7 +36,7 @@ from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import from_mcp
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.process.monitor import ExitStatus
+from golem_forge.sandbox.process.monitor import REASONS, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.socket_child import IDLE_SECONDS, IdleChildren, start_on_socket
@@ -284,7 +284,7 @@ class ModuleHost:
         ending = await self._walled.child.wait(_EXIT_WAIT_S)  # its own end, which says more than one given to it
         ending = ending or await self.end()
         how = (
-            ending.code
+            REASONS.get(ending.code, ending.code)
             or (f"signal {ending.signal}" if ending.signal else "")
             or (f"exit code {ending.exit_code}" if ending.exit_code is not None else "no exit code")
         )

@@ -97,8 +97,8 @@ class Inspection:
         WALLS_UNAVAILABLE."""
         shadow = self._planner.open_shadow(zone, job)
         since = _note_start(self._planner.forge_home, zone.host) if lease is not None else 0
-        repair = bool(since) and lease is not None and lease.is_alone()
         try:
+            repair = bool(since) and lease is not None and await lease.is_alone()
             if shadow is not None and (repair or not shadow.is_ready()):
                 await asyncio.to_thread(shadow.prepare, repair=repair)
         except BaseException:

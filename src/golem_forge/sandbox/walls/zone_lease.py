@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _COMMON: Final = "commondir"
 """A file of this name in a repository says where git finds settings and hooks instead."""
-_LEASE_WITHIN_S: Final = 2.0
+_LEASE_WITHIN_S: Final = 10.0
 _ASK_EVERY_S: Final = 0.002
 
 
@@ -85,12 +85,14 @@ class ZoneLease:
                 parent = self.zone.open(parts[:-1], DIRECTORY)
                 notes.make(self.zone.host, parts, parent.fd, file=parts in held.placeholder_files)
 
-    def is_alone(self) -> bool:
-        """Whether no other walls stand on the zone just now, of this Forge or another."""
+    async def is_alone(self) -> bool:
+        """Whether no other walls stand on the zone just now, of this Forge or another. Ask before anything stands on
+        it: the lock is given up for a moment. Raises WALLS_UNAVAILABLE."""
         if self._fd < 0:
             return False
-        alone = try_lock(self._fd)
-        return alone and try_lock(self._fd, shared=True)
+        alone = try_lock(self._fd)  # the kernel drops the shared lock first, also where the other one is refused
+        await _take_shared(self.zone, self._fd)
+        return alone
 
     def release(self) -> None:
         held, self._held = self._held, None
@@ -119,15 +121,8 @@ async def wait_for_lease(zone: Zone) -> ZoneLease:
         raise walls_unavailable(
             f"the system refused to open the directory of zone '/{zone.name}'", "Check its permissions."
         ) from None
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + _LEASE_WITHIN_S
     try:
-        while not try_lock(fd, shared=True):
-            if loop.time() > deadline:
-                raise walls_unavailable(
-                    f"another program keeps the directory of zone '/{zone.name}' locked", "Try again."
-                )
-            await asyncio.sleep(_ASK_EVERY_S)
+        await _take_shared(zone, fd)
     except OSError:  # a file system without locks: nobody there can know of others, so nothing is removed
         os.close(fd)
         return ZoneLease(zone, -1)
@@ -135,6 +130,15 @@ async def wait_for_lease(zone: Zone) -> ZoneLease:
         os.close(fd)
         raise
     return ZoneLease(zone, fd)
+
+
+async def _take_shared(zone: Zone, fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _LEASE_WITHIN_S
+    while not try_lock(fd, shared=True):
+        if loop.time() > deadline:
+            raise walls_unavailable(f"another program keeps the directory of zone '/{zone.name}' locked", "Try again.")
+        await asyncio.sleep(_ASK_EVERY_S)
 
 
 @contextlib.contextmanager
