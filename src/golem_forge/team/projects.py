@@ -147,6 +147,8 @@ class Projects:
         """`subject`: a person, or `@group`; `none` takes the role back. Raises TeamError."""
         found = self.find(name)
         with self.database.transaction() as connection:
+            # Threat: whoever is removed at this moment leaves a role to the next person of that name.
+            connection.lock("people")
             values = {"project": found.id, "subject": subject}
             before = connection.execute(
                 "SELECT role FROM project_roles WHERE project = :project AND subject = :subject @update", values
@@ -177,6 +179,7 @@ class Projects:
         """Raises TeamError for what is no name, and for somebody who is not there."""
         _check_name(group, "group")
         with self.database.transaction() as connection:
+            connection.lock("people")  # as `grant` does
             _check_subject(connection, person)
             added = connection.execute(
                 "INSERT INTO group_members (name, person) VALUES (:name, :person) ON CONFLICT DO NOTHING",
