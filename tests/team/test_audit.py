@@ -97,7 +97,9 @@ def test_many_who_write_at_once_wait_for_nobody_in_a_circle(store_url: str, stor
 
     def ask_and_answer(own: Store, lease: Lease, number: int) -> None:
         wire = {"requestId": f"{lease.id[:8]}{number}", "tool": "x", "risk": "low", "toolCallId": "c"}
-        assert own.answer(own.ask(lease, wire, kind="approval").id, {"approved": True}, "bob", "api").state == "answered"
+        assert (
+            own.answer(own.ask(lease, wire, kind="approval").id, {"approved": True}, "bob", "api").state == "answered"
+        )
 
     def change_people(own: Store, number: int) -> None:
         own.projects.grant("shop", "eve", ("viewer", "none")[number % 2], by=ANN)
