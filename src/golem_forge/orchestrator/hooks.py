@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from golem_forge.orchestrator.record import Recorder
     from golem_forge.orchestrator.scope import CallScope
     from golem_forge.policy.hook_process import HookProcesses
+    from golem_forge.sandbox.undo.coverage import Coverage
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _MOST_RESULT: Final = 16_000
@@ -177,19 +178,20 @@ class CallHooks:
             return
         recording = state.recording
         changed = await changes.changed_so_far(recording) if recording is not None else _effect_paths(state)
+        may_write = self.may_write(state)
         for ready in hooks:
             hook = ready.hook
             paths = matching_paths(hook, changed)
             if needs_paths(hook) and not paths:
                 continue
             facts = await self._after_facts(state, outcome, paths)
-            may_write = self.may_write(state)
+            coverage = await self._coverage() if may_write else None
             order = HookOrder(
                 ready=ready,
                 input=hook_input(hook, facts),
                 paths=paths,
-                may_write=may_write,
-                not_kept=await self._not_kept() if may_write else (),
+                may_write=may_write and (coverage is None or not coverage.problem),
+                not_kept=coverage.not_kept if coverage is not None else (),
             )
             started: list[WalledChild] = []
             run = await self.processes.run(order, started)
@@ -220,12 +222,13 @@ class CallHooks:
             "paths": await self.processes.shown_paths(paths[:MOST_PATHS]),
         }
 
-    async def _not_kept(self) -> tuple[Any, ...]:
-        """In the mode `contained`, what could not be undone is read-only for hooks too."""
+    async def _coverage(self) -> Coverage | None:
+        """In the mode `contained`: what could not be undone, which is read-only for hooks too; all of it, where nothing
+        can be kept. None: in another mode a person was asked, or said that nobody is."""
         walls = self._scope.walls
         if walls is None or self._judge.mode is not ApprovalMode.CONTAINED or await walls.level() is not Level.FULL:
-            return ()
-        return (await walls.coverage()).not_kept
+            return None
+        return await walls.coverage()
 
     def notify(self, call_id: str, card: dict[str, Any]) -> None:
         """A person is about to be asked. Nobody waits for these hooks, and nothing that they say counts."""
