@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _MOST_RESULT: Final = 16_000
 """Characters of a result that a hook is told."""
 _MOST_AT_ONCE: Final = 20
+_MOST_KNOWN: Final = 10_000
 _TOUCHES_FILES: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
@@ -90,6 +91,7 @@ class CallHooks:
         self._judge = judge
         self._redactor = services.redactor
         self._processes: HookProcesses | None = None
+        self._known: dict[tuple[str, ...], tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]] = {}
 
     @property
     def processes(self) -> HookProcesses:
@@ -105,10 +107,23 @@ class CallHooks:
 
     def before(self, state: CallState) -> tuple[ReadyHook, ...]:
         """Those that may be asked before this call, whatever its arguments are."""
-        return () if self.hooks is None else self.hooks.for_call(HookPoint.BEFORE_CALL, *_names(state))
+        return self._for_call(state)[0]
 
     def after(self, state: CallState) -> tuple[ReadyHook, ...]:
-        return () if self.hooks is None else self.hooks.for_call(HookPoint.AFTER_CALL, *_names(state))
+        return self._for_call(state)[1]
+
+    def _for_call(self, state: CallState) -> tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]:
+        """(before, after). Kept by name: to match every call's would be a sixth of a quick call."""
+        tool, requested = state.tool, state.call.name
+        remote = tool.remote
+        key = (tool.name, requested) if remote is None else (tool.name, requested, remote.server, remote.tool)
+        known = self._known.get(key)
+        if known is None:
+            hooks, names = self.hooks or HookSet(()), _tool_names(tool, str(requested))
+            known = hooks.for_call(HookPoint.BEFORE_CALL, *names), hooks.for_call(HookPoint.AFTER_CALL, *names)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[key] = known
+        return known
 
     def asked_about(self, tool: Tool, requested: str, effects: tuple[Effect, ...] | None) -> tuple[Hook, ...]:
         """The `before_call` hooks that such a call would ask; for explanations."""
@@ -284,10 +299,6 @@ class CallHooks:
 
 def _says_something(answer: HookAnswer) -> bool:
     return bool(answer.verdict or answer.to_model or answer.to_person or answer.warnings)
-
-
-def _names(state: CallState) -> tuple[str, ...]:
-    return _tool_names(state.tool, str(state.call.name))
 
 
 def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:
