@@ -238,8 +238,8 @@ export const toolCard = (item, ctx) => {
     );
     say(about, aboutWords(item, state === "denied" && ctx.store?.questionOf?.(item)));
     say(took, item.result?.view?.took ?? "");
-    told.hidden = !item.said.length;
-    replace(told, item.said.length ? saidNode(item.said) : null);
+    told.hidden = !item.said?.length;
+    replace(told, item.said?.length ? saidNode(item.said) : null);
     const found = item.result ? leftoversNode(item.result) : null;
     left.hidden = !found;
     replace(left, found);
