@@ -238,5 +238,6 @@ async def test_nothing_writes_from_inside_anything_else(mcp_bench: McpBench, ins
         "helper": "ran" if inside else "success",
     }  # their own calls are refused
     assert {name: statuses.get(name) for name in refused} == refused
-    assert "policy_denied: 'write_file' is blocked" in told["main"][WAYS.index(("messenger", {}))] or inside
+    if not inside:
+        assert "policy_denied: 'write_file' is blocked" in told["main"][WAYS.index(("messenger", {}))]
     assert told["helper"][0].startswith("policy_denied") and "write_file policy_denied" in told["helper"][1]
