@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import acp
 import pytest
 from acp import schema
 from tests.acceptance.conftest import marked, until
+from tests.acceptance.mcp_bench import PROGRAMS, PYTHON
 from tests.deadlines import PATIENCE, ROOM, within
 from tests.mcp import foreign
 from tests.ui.acp.editor import FILES, Editor
@@ -26,6 +28,7 @@ from tests.ui.acp.editor import FILES, Editor
 CLIENTS = Path(__file__).parent / "clients"
 SDK = foreign.NODE_MODULES / "@agentclientprotocol" / "sdk" / "dist" / "v1" / "stable" / "acp.js"
 ACPX = foreign.NODE_MODULES / "acpx" / "dist" / "cli.js"
+SERVED = FILES["main.worker"].replace("  plan: {}", '  plan: {}\n  mcp: {servers: ["*"]}')
 WRITE = 'turns: [{calls: [{tool: write_file, args: {path: /workspace/new.txt, content: "x\\n"}}]}, {say: Tried.}]\n'
 
 
@@ -324,7 +327,9 @@ def test_servers_of_the_editor_and_trust_are_never_granted_by_an_answer(program:
     pwned = program.root / "pwned"
     server = {"name": "evil", "command": "touch", "args": [str(pwned)], "env": [{"name": "TOKEN", "value": secret}]}
     remote = {"type": "http", "name": "far", "url": "http://127.0.0.1:9/", "headers": [{"name": "K", "value": secret}]}
-    program.write(**{"forge.yaml": "model: scripted:script.yaml\napproval: {mode: approve_all}\n"})
+    program.write(
+        **{"forge.yaml": "model: scripted:script.yaml\napproval: {mode: approve_all}\n", "main.worker": SERVED}
+    )
     with Editor(program) as editor:  # the edit took the trust away, and the editor says yes to everything
         opened = editor.request("session/new", cwd=str(program.root), mcpServers=[server, remote])
         assert "approve_all" not in [each["id"] for each in opened["modes"]["availableModes"]]
@@ -355,6 +360,66 @@ def test_a_server_of_the_program_waits_for_a_person_too(program: Any) -> None:
         assert editor.prompt(session, "use it") == {"stopReason": "end_turn"}
         assert "forge mcp approve evil" in editor.text() and editor.asked() == []
     assert not (program.root / "pwned").exists()
+
+
+ECHO = "turns: [{calls: [{tool: say__echo, args: {text: hello}}]}, {say: Tried.}]\n"
+
+
+def echo_server(program: Any, *more: str, token: str = "sekret-51aa07") -> dict[str, Any]:
+    shutil.copy(PROGRAMS / "echo.py", program.root)
+    args = ["-S", str(program.root / "echo.py"), *more]
+    return {"name": "say", "command": PYTHON, "args": args, "env": [{"name": "TOKEN", "value": token}]}
+
+
+def test_a_server_of_the_editor_is_approved_by_one_command(program: Any) -> None:
+    """Pending and listed; one command shows it and lets it start, in the open session too; bytes are pinned."""
+    program.write(**{"main.worker": SERVED})
+    program.trust()
+    server = echo_server(program)
+    with Editor(program, name="zed") as editor:
+        session = editor.new(mcpServers=[server])
+        editor.use_script(session, s=ECHO)
+        editor.prompt(session, "say it")
+        assert "`forge mcp approve say`" in editor.text() and "approval_denied" in json.dumps(editor.updates())
+
+        listed = program.forge("mcp", "list")
+        assert "say   pending" in listed.out and "the editor zed" in listed.out, listed.out
+        unread = program.forge("mcp", "approve", "say")
+        assert unread.code == 3 and "runs: " in unread.err and "echo.py" in unread.err and "TOKEN" in unread.err
+        assert program.forge("mcp", "approve", "say", "--yes").code == 0
+        assert "say   known" in program.forge("mcp", "list").out
+
+        editor.forget()
+        editor.use_script(session, again=ECHO)
+        assert editor.prompt(session, "say it again") == {"stopReason": "end_turn"}
+        assert "hello" in json.dumps(editor.updates("tool_call_update"))
+
+        for other in (echo_server(program, "--other"), echo_server(program, token="sekret-77bb10")):
+            editor.forget()
+            assert "It is pending" in said_about(editor, editor.new(mcpServers=[other]))
+        editor.forget()
+        assert "It is pending" not in said_about(editor, editor.new(mcpServers=[server]))
+    with Editor(program, name="another") as editor:
+        assert "It is pending" in said_about(editor, editor.new(mcpServers=[server]))
+    assert "sekret" not in program.kept_bytes().decode(errors="replace")
+    assert program.forge("mcp", "remove", "say").code == 0
+    assert "say" not in program.forge("mcp", "list").out
+
+
+def said_about(editor: Editor, session: str) -> str:
+    """The first words of a session."""
+    editor.prompt(session, "/status")
+    return editor.text(session=session)
+
+
+def test_a_server_of_the_editor_takes_no_name_of_the_program(program: Any) -> None:
+    own = "mcp: {servers: {say: {command: /bin/false}}}\n"
+    program.write(**{"main.worker": SERVED, "forge.yaml": FILES["forge.yaml"] + own})
+    program.trust()
+    with Editor(program) as editor:
+        said = said_about(editor, editor.new(mcpServers=[echo_server(program)]))
+    assert "'say' is not used: the program has one of that name" in said
+    assert "/bin/false" in program.forge("mcp", "show", "say").out
 
 
 # ---- 7: a hostile client

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import struct
 import zlib
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
+from tests.acceptance.user_tools import Bench
 from tests.deadlines import PATIENCE
 from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
+
+from golem_forge.core.images import image_size
 
 Desks = Callable[..., Any]
 KEY = "canary-key-0451"
@@ -146,6 +151,91 @@ def test_read_file_shows_a_picture_to_a_model_that_sees(desk: Desks) -> None:
     _, server = shown_and_answered(desk, "anthropic", tool="read_file", path="blue.png")
     assert pictures_in(server.requests[1]) == [WRITTEN]
     assert "/workspace/blue.png: [image/png, 64 × 48" in json.dumps(server.requests[1].body, ensure_ascii=False)
+
+
+def pdf(*pages: str) -> bytes:
+    """A real PDF of one line a page."""
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Count %d /Kids [%s] >>"
+        % (len(pages), b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(len(pages)))),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, text in enumerate(pages):
+        drawn = f"BT /F1 24 Tf 40 100 Td ({text}) Tj ET".encode()
+        font = b"<< /Font << /F1 3 0 R >> >>"
+        where = b"/MediaBox [0 0 400 200] /Contents %d 0 R" % (5 + 2 * number)
+        objects.append(b"<< /Type /Page /Parent 2 0 R /Resources %s %s >>" % (font, where))
+        objects.append(b"<< /Length %d >> stream\n%s\nendstream" % (len(drawn), drawn))
+    written, places = b"%PDF-1.4\n", []
+    for number, body in enumerate(objects, 1):
+        places.append(len(written))
+        written += b"%d 0 obj %s endobj\n" % (number, body)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    head = b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, len(written))
+    return written + head + table + trailer
+
+
+def read_as_pdf(desk: Desks, data: bytes, provider: str = "anthropic", **args: Any) -> WireRequest:
+    """The request that carries the result of reading a PDF."""
+    call = WireCall(name="read_file", args={"path": "paper.pdf", **args})
+    with WireServer([WireTurn(calls=(call,)), WireTurn(say="Read.")]) as server:
+        place = place_for(desk, server, provider)
+        (place.root / "paper.pdf").write_bytes(data)
+        ran = place.forge("run", "-m", MODELS[provider], "read it")
+        assert (ran.code, ran.out) == (0, "Read.\n"), ran.err
+    return server.requests[1]
+
+
+@pytest.mark.walls
+@pytest.mark.parametrize(("provider", "seen"), [("anthropic", 2), ("openai-compatible", 0)])
+def test_read_file_of_a_pdf_gives_text_and_pages_to_look_at(desk: Desks, provider: str, seen: int) -> None:
+    pytest.importorskip("pypdfium2")
+    request = read_as_pdf(desk, pdf("Dear reader", "Yours truly"), provider)
+    text = json.dumps(request.body, ensure_ascii=False)
+    assert "L1: [page 1]\\nL2: Dear reader\\nL3: [page 2]\\nL4: Yours truly" in text
+    assert "[page 2 as a picture] [image/png, 1200 × 600" in text
+    pictures = [b64decode(each) for each in pictures_in(request)]
+    assert len(pictures) == seen, "only for a model that sees"
+    assert all(image_size(each) == (1200, 600) for each in pictures)
+    if pictures:
+        image = pytest.importorskip("PIL.Image")
+        with image.open(io.BytesIO(pictures[0])) as drawn:
+            colours = {pixel for _, pixel in drawn.convert("L").getcolors()}
+        assert {0, 255} <= colours, "black letters on a white page"
+
+
+@pytest.mark.walls
+def test_a_long_pdf_is_read_by_lines_with_the_pages_they_are_on(desk: Desks) -> None:
+    pytest.importorskip("pypdfium2")
+    request = read_as_pdf(desk, pdf(*(f"Sheet {number}" for number in range(1, 31))), offset=39, limit=4)
+    text = json.dumps(request.body, ensure_ascii=False)
+    assert "L39: [page 20]\\nL40: Sheet 20\\nL41: [page 21]\\nL42: Sheet 21" in text
+    assert "Sheet 22" not in text and "continue with offset=43" in text
+    assert "[page 20 as a picture]" in text and "[page 21 as a picture]" in text and len(pictures_in(request)) == 2
+
+
+@pytest.mark.walls
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [(b"%PDF-1.4\nnothing of one\n", "it is damaged"), (b"%PDF-1.7\n" + bytes(range(256)) * 64, "it is damaged")],
+)
+def test_a_pdf_that_cannot_be_read_goes_as_it_is_and_says_why(desk: Desks, data: bytes, why: str) -> None:
+    pytest.importorskip("pypdfium2")
+    text = json.dumps(read_as_pdf(desk, data, "openai-compatible").body, ensure_ascii=False)
+    assert f"Its text cannot be read here: {why}." in text and "application/pdf" in text
+
+
+@pytest.mark.walls
+async def test_without_its_library_a_pdf_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.toolsets.pdf._LIBRARY", ("a_library_that_nobody_has",))
+    bench = Bench(tmp_path)
+    (bench.workspace / "paper.pdf").write_bytes(pdf("Dear reader"))
+    async with bench.session() as session:
+        outcome = await session.call("read_file", {"path": "paper.pdf"})
+    assert outcome.ok and "install its reader with: pip install 'golem-forge[pdf]'" in outcome.text
+    assert outcome.media[0].media_type == "application/pdf"
 
 
 def test_a_picture_that_is_too_large_is_made_smaller_and_stays_the_same_bytes(desk: Desks) -> None:

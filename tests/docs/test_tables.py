@@ -121,7 +121,7 @@ def test_the_readme_says_how_to_install_from_a_clone() -> None:
     said = " ".join((ROOT / "README.md").read_text().split())
     assert "not on the index yet" in said and "pip install '/path/to/the/clone[models,mcp,web]'" in said
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    # without a keyring keys are in files, without Pillow large pictures are a line of text
+    # without a keyring keys are in files, without Pillow or pdfium large pictures and PDFs are a line of text
     providers = {"bedrock", "cohere", "mistral"}
     others = {"acp", "models", "mcp", "web", "otel", "team", "oidc"}
-    assert set(extras) - {"keyring", "pictures"} == set(EXTRAS) == others | providers
+    assert set(extras) - {"keyring", "pictures", "pdf"} == set(EXTRAS) == others | providers

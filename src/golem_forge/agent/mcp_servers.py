@@ -84,6 +84,8 @@ class SessionServers:
         """Who is asked what servers want to know: whoever watches the session, or the client whose call it is."""
         self.unchecked = server_tool_approvals(session_state.program)
         """What forge.yaml says about tools of servers whose lists nobody has seen yet, by name."""
+        self._named: Mapping[str, ServerSpec] = {}
+        """Servers of this session alone, which its editor named."""
         self._started = False
         self._waited_for: set[str] = set()
         root = session_state.program.root
@@ -200,6 +202,18 @@ class SessionServers:
             await self._read_again()
         return self._drift_cards.update()
 
+    async def use_named(self, specs: Mapping[str, ServerSpec], client: str) -> list[str]:
+        """Servers that an editor named for this session. None starts before a person approved it. Gives the names that
+        a server of the program or of the person has already: that one stays. Raises ServerTrustError."""
+        settings = self._session_state.program.mcp
+        own = {name: spec for name, spec in settings.servers.items() if name not in self._named}
+        self._named = {name: spec for name, spec in specs.items() if name not in own}
+        for spec in self._named.values():
+            if not spec.problem:
+                await run_in_thread(partial(self.book.note_named, spec, client))
+        await self._use(replace(settings, servers=own))
+        return sorted(specs.keys() & own.keys())
+
     def pin(self, tool: RemoteTool) -> None:
         """A person read this definition and agreed to it; a card that asks about it is needless now. Raises BookError,
         ForgeError (`SERVER_NOT_FOUND`)."""
@@ -230,6 +244,11 @@ class SessionServers:
         for warning in settings.warnings:
             if warning not in session_state.program.mcp.warnings:
                 self._warn(warning)
+        await self._use(settings)
+
+    async def _use(self, settings: McpSettings) -> None:
+        session_state = self._session_state
+        settings = replace(settings, servers=dict(sorted({**self._named, **settings.servers}.items())))
         if settings != session_state.program.mcp:
             servers = settings.servers.values()
             learn_servers(servers, session_state.redactor)  # before anything is said about them

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.config.mcp_merge import editor_of_scope
+from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import nearest_remark
-from golem_forge.mcp.client.approval_text import server_diff
+from golem_forge.mcp.client.approval_text import described_card, description_diff, server_diff
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import (
     SERVER_NOT_FOUND,
@@ -33,7 +34,7 @@ from golem_forge.mcp.client.model import (
     tool_names,
 )
 from golem_forge.mcp.client.tool_source import is_offered
-from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.mcp.client.trust_store import ServerApproval, ServerTrustStore
 from golem_forge.storage.home import ForgeHome, forge_home
 
 if TYPE_CHECKING:
@@ -59,6 +60,58 @@ class KnownServer:
     def offered(self) -> int | None:
         """How many tools a session would offer; None: not known."""
         return None if self.listing is None else sum(is_offered(self.spec, tool.name) for tool in self.listing.tools)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditorServer:
+    """A server that an editor named (`forge acp`). Only its sessions use it."""
+
+    name: str
+    scope: str
+    client: str
+    named: ServerApproval
+    approval: ServerApproval | None
+
+    @property
+    def approved(self) -> bool:
+        return self.approval is not None and self.approval.digest == self.named.digest
+
+    @property
+    def state(self) -> ServerState:
+        return ServerState.KNOWN if self.approved else ServerState.PENDING
+
+    @property
+    def origin(self) -> str:
+        return f"the editor {self.client}"
+
+    @property
+    def note(self) -> str:
+        return f"starts in sessions of {self.client}" if self.approved else f"run: forge mcp approve {self.name}"
+
+    @property
+    def card(self) -> str:
+        return described_card(self.name, self.origin, self.named.described)
+
+    @property
+    def diff(self) -> str:
+        """What is other than what was approved; empty: nothing, or it never was."""
+        return "" if self.approval is None else description_diff(self.approval.described, self.named.described)
+
+    def summary(self) -> dict[str, Any]:
+        """For `forge mcp list --json`."""
+        return {
+            "name": self.name,
+            "state": self.state.value,
+            "error": None if self.approved else self.note,
+            "transport": "http" if "url" in self.named.described else "stdio",
+            "origin": self.origin,
+            "approved": self.approved,
+            "trust": ServerTrust.UNTRUSTED.value,
+            "required": False,
+            "tools": None,
+            "held": 0,
+            "protocol": None,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +163,21 @@ class ServerInventory:
     def all(self) -> list[KnownServer]:
         """By name."""
         return [self.known(name) for name in self.program.mcp.servers]
+
+    def named_by_editors(self) -> list[EditorServer]:
+        """Servers that editors named for sessions of this program, by name."""
+        found = [
+            EditorServer(name=name, scope=scope, client=client, named=record.named, approval=record.approval)
+            for (scope, name), record in self.book.named().items()
+            if record.named is not None and (client := editor_of_scope(scope, self.program.root))
+        ]
+        return sorted(found, key=lambda each: (each.name, each.client))
+
+    def editor_servers(self, name: str) -> list[EditorServer]:
+        """Those of that name; none where a configured server has it."""
+        if name in self.program.mcp.servers:
+            return []
+        return [each for each in self.named_by_editors() if each.name == name]
 
     def listing(self, spec: ServerSpec, manifest: ServerManifest) -> ServerToolList:
         from golem_forge.mcp.client.tool_list import apply_pins, check_entries

@@ -51,6 +51,7 @@ program, Forge starts the built-in worker.
                               choose approve_all only if it is given here or in the configuration
       --set KEY.PATH=VALUE    a value of forge.yaml for every session (repeat for more)
       --device NAME           let commands use nvidia, dri, kvm or a node below /dev (repeat for more)
+      --setup                 choose a model and a key, as `forge models setup` does; editors open a terminal for it
       --socket PATH           let commands reach this Unix socket of the host; each then asks (repeat for more)
 
 `forge acp install` prints the configuration of an editor, or writes it.
@@ -77,8 +78,14 @@ def run(words: list[str]) -> int:
     if words[:1] == ["install"]:
         return run_install(words[1:])
     modes = f"-a,--approval {'|'.join(ApprovalMode)}"
-    reader = declare(parser("acp", HELP), "--worker FILE", "-m,--model NAME", modes, "--set PAIR…", *EXIT_OPTIONS)
+    reader = declare(
+        parser("acp", HELP), "--worker FILE", "-m,--model NAME", modes, "--set PAIR…", "--setup", *EXIT_OPTIONS
+    )
     asked = reader.parse_args(words)
+    if asked.setup:
+        from golem_forge.cli.models import run as run_models
+
+        return run_models(["setup"])
     if find_spec("acp") is None:
         return fail("acp", f"editors need the package agent-client-protocol: {install_command('acp')}", 1)
     if sys.stdin.isatty():

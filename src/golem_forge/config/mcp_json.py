@@ -71,6 +71,12 @@ def read_mcp_json(root: Path) -> JsonServers:
         return JsonServers(warnings=(f"{error.problems[0]}; none of its servers is used",))
     except _FileRefused as refusal:
         return JsonServers(warnings=(f"{MCP_JSON}{refusal}; none of its servers is used",))
+    return json_servers(found, warnings)
+
+
+def json_servers(found: dict[str, Any], warnings: _Warnings | None = None) -> JsonServers:
+    """The servers of the object `mcpServers`, by the names that it gives them."""
+    warnings = warnings or _Warnings()
     itself = {raw for raw, entry in found.items() if _starts_forge(entry)}
     servers = _named_blocks({raw: entry for raw, entry in found.items() if raw not in itself}, warnings)
     left_out = frozenset(map(server_name, itself)) - servers.keys()

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from golem_forge.config.mcp_blocks import HTTP_KEYS, STDIO, STDIO_KEYS, McpFile, ServerBlock
-from golem_forge.config.mcp_json import MCP_JSON, JsonServers
+from golem_forge.config.mcp_json import MCP_JSON, JsonServers, json_servers
 from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, McpSettings, ServerAuth, ServerSpec, ServerTrust
 from golem_forge.config.sandbox_block import ZoneEntry
 from golem_forge.config.schema import problem_message
@@ -33,6 +33,8 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 
 _USER_SCOPE: Final = ""
+_EDITOR_SCOPE: Final = "editor:"
+"""No root of a program begins so: roots are absolute."""
 _DEFERRAL: Final = {"defer_above": "above", "defer_tokens": "tokens", "always_load": "always_load"}
 _SAME_KEYS: Final = (
     *("command", "cwd", "env", "zones", "network", "url", "headers", "auth", "enabled", "required"),
@@ -73,6 +75,36 @@ def effective_mcp(
     if "always_load" in said:
         said["always_load"] = tuple(said["always_load"])
     return McpSettings(servers=specs, deferral=DeferralSettings(**said), warnings=foreign.warnings)
+
+
+def editor_servers(
+    entries: Mapping[str, Any], client: str, root: Path, zones: Sequence[ZoneEntry]
+) -> dict[str, ServerSpec]:
+    """The servers that an editor names for a session of this program, by name; `entries` as in `.mcp.json`. Each has a
+    scope of its own: what was agreed to for a server of a file says nothing of the editor's."""
+    ground = ProgramZones(root=root, zones=tuple(zones), written={zone.name: zone.mode for zone in zones})
+    found = effective_mcp(McpFile(), json_servers(dict(entries)), McpFile(), ground, []).servers
+    return {
+        name: replace(
+            spec,
+            scope=editor_scope(client, root),
+            origin=f"the editor {client}",
+            problem=spec.problem.removeprefix(f"{MCP_JSON}: "),
+        )
+        for name, spec in found.items()
+    }
+
+
+def editor_scope(client: str, root: Path) -> str:
+    return f"{_EDITOR_SCOPE}{client}:{os.fspath(root)}"
+
+
+def editor_of_scope(scope: str, root: Path) -> str:
+    """The client whose servers have this scope; empty: it is no editor's, or another program's."""
+    if not scope.startswith(_EDITOR_SCOPE):
+        return ""
+    client, _, place = scope.removeprefix(_EDITOR_SCOPE).partition(":")
+    return client if place == os.fspath(root) else ""
 
 
 def _effective_block(

@@ -43,6 +43,7 @@ from golem_forge.events.envelope import Event
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
+from golem_forge.team.quotas import SessionSpending
 from golem_forge.team.rows import (
     CHECKPOINT,
     FAILED,
@@ -257,6 +258,8 @@ class SessionRun:
                 await asyncio.to_thread(self._store.set_title, lease, redacted)
             if (level := runtime.program.approval.four_eyes) is not None:
                 runtime.tree.four_eyes = Risk(level.value)
+            await asyncio.to_thread(self._store.quotas.release, lease.session)
+            runtime.tree.spending = SessionSpending(self._store.quotas, lease.session)
             self._runtime = self.questions.runtime = runtime
             if self._is_gone():  # the runner was told to end while the worker started
                 self._leave()

@@ -4,7 +4,8 @@
 `needs_approval` (also as `{"needs_approval": …}`) and `zone_approval` replace a zone's consent, never its `blocked` and
 nothing that always asks.
 
-read_file gives a text file by lines: the caller reads `L<n>: text`, the value holds the raw text of the same lines.
+read_file gives a text file by lines: the caller reads `L<n>: text`, the value holds the raw text of the same lines. A
+picture is a content block; a PDF is its text by lines, with pictures of the pages that they are on.
 list_files gives one directory, one level; `/` lists the zones. file_exists and file_info say what is at a path without
 its content; links are followed, one that leads nowhere is described itself. write_file creates or replaces one file;
 its diff is made when planning, from the bytes that the run will write. If the old content is another one by the time of
@@ -18,7 +19,7 @@ import hashlib
 import os
 from base64 import b64encode
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
@@ -31,6 +32,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.file_access import (
     FileAccess,
@@ -45,6 +47,7 @@ from golem_forge.toolsets.text import (
     DIFF_LIMIT,
     PAGE_BYTES,
     SAMPLE_BYTES,
+    Decoded,
     closing_note,
     count_lines,
     decode,
@@ -65,6 +68,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.walls.walls import Walls
 
 DEFAULT_READ_LINES: Final = 2000
 _MAX_LINE: Final = 2000
@@ -84,8 +88,18 @@ def _read_arguments() -> type[BaseModel]:
 def _plan_read(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
     target = access.target(args["path"], Verb.READ, ctx)
     target.must_be_file()
-    offset, limit = args.get("offset", 1), args.get("limit", DEFAULT_READ_LINES)
-    return reading_plan(access, target, lambda: _read(target, offset, limit, ctx.redactor))
+    page = _PageRequest(args.get("offset", 1), args.get("limit", DEFAULT_READ_LINES), ctx.redactor)
+    if media_type(target.name, binary=True) == _PDF:
+        # Walls hold the zones of the context's sandbox; a tool with one of its own has to do without.
+        walls = ctx.walls if access.sandbox is None or access.sandbox is ctx.sandbox else None
+        return reading_plan(access, target, lambda: _read_pdf(target, page, walls))
+    return reading_plan(access, target, lambda: _read(target, page))
+
+
+class _PageRequest(NamedTuple):
+    offset: int
+    limit: int
+    redactor: Redactor | None
 
 
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
@@ -108,19 +122,51 @@ def _media_result(target: Target, data: bytes, kind: str) -> ToolResult | None:
     return ToolResult(value=value, text=f"{target.virtual}: {block_text(block)}", content=(block,))
 
 
-def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) -> ToolResult:
-    data = files.read_bytes(target)
+async def _read_pdf(target: Target, page: _PageRequest, walls: Walls | None) -> ToolResult:
+    """Its text by lines, with the pages of these lines as pictures; the PDF itself where there is no text to be had."""
+    from golem_forge.toolsets.pdf import read_pdf
+
+    data = await run_in_thread(lambda: files.read_bytes(target))
+    whole = _media_result(target, data, _PDF)
+    if whole is None:
+        return _text_result(target, data, page)
+    read = await read_pdf(data, page.offset, page.limit, walls)
+    if read.problem:
+        whole.text += f"\nIts text cannot be read here: {read.problem}."
+        return whole
+    result = _page_of(target, Decoded(read.text, "utf-8", False), len(data), page)
+    result.value |= {"mimeType": _PDF, "pages": read.pages, "truncated": result.value["truncated"] or read.cut}
+    if read.cut:
+        result.text += f"\n[the text of a PDF with {read.pages} pages; it goes on, and is not read further]"
+    blocks = [{"type": "image", "data": png, "mimeType": "image/png"} for _, png in read.pictures]
+    pages = [
+        f"[page {number} as a picture] {block_text(block)}"
+        for (number, _), block in zip(read.pictures, blocks, strict=True)
+    ]
+    result.text = "\n".join([result.text, *pages])
+    result.content = ({"type": "text", "text": result.text}, *blocks) if blocks else ()
+    return result
+
+
+def _read(target: Target, page: _PageRequest) -> ToolResult:
+    return _text_result(target, files.read_bytes(target), page)
+
+
+def _text_result(target: Target, data: bytes, page: _PageRequest) -> ToolResult:
     if has_binary_name(target.name) or looks_binary(data):
         kind = media_type(target.name, binary=True)
         if (media := _media_result(target, data, kind)) is not None:
             return media
         text = f"'{target.virtual}' is binary ({kind}, {len(data)} bytes). Use file_info, or attach it."
         raise ToolFailed(text, code="BINARY_FILE")
-    decoded = decode(data)
+    return _page_of(target, decode(data), len(data), page)
+
+
+def _page_of(target: Target, decoded: Decoded, size: int, page: _PageRequest) -> ToolResult:
     total = count_lines(decoded.text)
-    first = first_line(offset, total)
-    lines = lines_from_number(decoded.text, first, limit)
-    texts = [_redact_long_line(strip_line_end(line), redactor) for line in lines]
+    first = first_line(page.offset, total)
+    lines = lines_from_number(decoded.text, first, page.limit)
+    texts = [_redact_long_line(strip_line_end(line), page.redactor) for line in lines]
     shown = _numbered_page(texts, first)
     last = first - 1 + len(shown)
     raw = lines[: len(shown)]
@@ -130,7 +176,7 @@ def _read(target: Target, offset: int, limit: int, redactor: Redactor | None) ->
         "kind": "file_content",
         "path": target.virtual,
         "content": "".join(raw),
-        "size": len(data),
+        "size": size,
         "start_line": first if total else 0,
         "end_line": last,
         "total_lines": total,

@@ -263,7 +263,8 @@ class TraceFormatter:
         depth = self._inside.pop(call, 0)
         rows = self._result_rows(data)
         if depth and self.level is TraceLevel.NORMAL and call not in self.answers:
-            rows = [*results.failure_lines(data, self._subject(data)), *results.leftover_rows(data)]
+            rows = [*results.failure_lines(data, self._subject(data)), *results.way_rows(data)]
+            rows += results.leftover_rows(data)
         if depth and rows and self._normal:
             rows = indented(rows, "  " * depth)
         if rows:
@@ -284,7 +285,8 @@ class TraceFormatter:
             if by_person:
                 return results.result_lines(data, subject)
             if self.level is TraceLevel.SUMMARY:
-                return [*results.failure_lines(data, subject), *results.leftover_rows(data, Severity.WARNING)]
+                rows = [*results.failure_lines(data, subject), *results.way_rows(data)]
+                return [*rows, *results.leftover_rows(data, Severity.WARNING)]
             return results.leftover_rows(data, Severity.CRITICAL)
         if data.get("toolCallId") in self._outputs:
             rest = indented(self._outputs.finish(data.get("toolCallId")), "  │ ")

@@ -28,6 +28,13 @@ TOOLS = {tool.name: tool for tool in git_tools()}
         ("git pull", "git_fetch", {"then": "ff-only"}),
         ("git pull --rebase origin main", "git_fetch", {"remote": "origin", "refspecs": ["main"], "then": "rebase"}),
         ("git ls-remote origin", "git_fetch", {"remote": "origin", "list_only": True}),
+        ("git clone https://x.test/a/b.git", "git_fetch", {"remote": "https://x.test/a/b.git", "clone_to": "b"}),
+        ("git clone git@x.test:b.git", "git_fetch", {"remote": "git@x.test:b.git", "clone_to": "b"}),
+        (
+            "git clone -q --depth=1 -b v1 https://x.test/a/b/ c",
+            "git_fetch",
+            {"remote": "https://x.test/a/b/", "clone_to": "c", "refspecs": ["v1"], "depth": 1},
+        ),
     ],
 )
 def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
@@ -44,7 +51,8 @@ def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
         "git push > log",
         "git push origin $BRANCH",
         "git -c core.sshCommand=evil push",
-        "git -C sub push",
+        "git -C sub -C .. push",
+        "git -C sub",
         "git push --receive-pack=evil origin",
         "git fetch --upload-pack evil origin",
         "git push --mirror",
@@ -52,12 +60,23 @@ def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
         "GIT_SSH_COMMAND=evil git push",
         "/tmp/git push",
         "git status",
-        "git clone https://git.example.test/a/b",
+        "git clone ../beside",
+        "git clone /workspace/other here",
+        "git clone --recurse-submodules https://git.example.test/a/b",
+        "git clone --template=evil https://git.example.test/a/b",
+        "git clone -u evil git@git.example.test:a/b",
+        "git clone --depth many https://git.example.test/a/b",
         "echo git push",
     ],
 )
 def test_a_command_stays_a_command(cmd: str) -> None:
     assert redirect_command(TOOLS, {"cmd": cmd}) is None
+
+
+def test_another_directory_is_where_it_starts() -> None:
+    assert redirect_command(TOOLS, {"cmd": "git -C lib push"}) == (TOOLS["git_push"], {"workdir": "lib"})
+    found = redirect_command(TOOLS, {"cmd": "git -C lib fetch", "workdir": "sub"})
+    assert found == (TOOLS["git_fetch"], {"workdir": "sub/lib"})
 
 
 def test_a_call_that_names_hosts_reaches_them_itself() -> None:

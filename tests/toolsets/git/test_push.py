@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -201,6 +202,33 @@ async def test_an_interrupt_ends_git_and_all_that_it_started(
     await asyncio.wait([pushing])
     await gone(str(helper))
     assert project.served("for-each-ref") == ""
+
+
+async def test_a_helper_that_hangs_is_ended_with_all_that_it_started(
+    project: Project, tmp_path: Path, gone: Callable[..., Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it put into a session of its own."""
+    monkeypatch.setattr("golem_forge.sandbox.git.host_repository.IDLE_SECONDS", 3.0)
+    helper = tmp_path / "elsewhere/credential-helper"
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    helper.write_text(f"#!/bin/sh\nsetsid -w sh -c 'read x < {gate}'\n")
+    outcome = await project.push()
+    assert outcome.status is Status.EXECUTION_FAILED
+    assert "which said nothing, and was ended" in outcome.text and "your own terminal" in outcome.text
+    await gone(str(gate))
+    assert project.served("for-each-ref") == ""
+
+
+@pytest.mark.parametrize("scheme", ["https", "ssh"])
+async def test_a_server_that_never_answers_ends_with_clear_words(
+    project: Project, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setattr("golem_forge.sandbox.git.host_repository.IDLE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nobody ever says a word
+        project.git("remote", "set-url", "origin", f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/x.git")
+        outcome = await project.push()
+    assert outcome.status is Status.EXECUTION_FAILED and "The remote said nothing for 0.5 s" in outcome.text
 
 
 async def test_a_denied_push_sends_nothing(project: Project) -> None:

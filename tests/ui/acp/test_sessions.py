@@ -13,7 +13,7 @@ import pytest
 from acp import schema
 from pydantic import TypeAdapter
 from tests.deadlines import PATIENCE
-from tests.ui.acp.editor import Editor
+from tests.ui.acp.editor import FILES, Editor
 from tests.ui.change_data import created, edited, files_changed
 
 from golem_forge.events.envelope import Event
@@ -57,7 +57,7 @@ def check_frames(editor: Editor) -> None:
 def test_every_frame_of_a_session_is_one_of_the_schema(program: Any) -> None:
     with Editor(program) as editor:
         schema.InitializeResponse.model_validate(editor.hello)
-        assert editor.hello["authMethods"] == []
+        assert [each["id"] for each in editor.hello["authMethods"]] == ["setup"]
         opened = editor.request("session/new", cwd=str(program.root), mcpServers=[])
         schema.NewSessionResponse.model_validate(opened)
         assert [each["category"] for each in opened["configOptions"]] == ["mode", "model"]
@@ -480,3 +480,92 @@ def test_a_picture_of_a_result_is_shown_as_a_picture() -> None:
     *_, update = updates.take(Event("toolResult", data))
     pictures = [each["content"] for each in update["content"] if each["content"]["type"] == "image"]
     assert pictures == [{"type": "image", "data": "R0lGODlh", "mimeType": "image/gif"}]
+
+
+def test_other_roots_of_the_editor_are_zones_where_nobody_wrote_any(program: Any, tmp_path: Any) -> None:
+    more, plain = tmp_path / "My Library", tmp_path / "plain"
+    for place in (more, plain):
+        place.mkdir()
+    (more / "b.txt").write_text("from the other root\n")
+    (plain / "script.yaml").write_text(
+        "turns: [{calls: [{tool: read_file, args: {path: /my-library/b.txt}}]}, {say: Read.}]\n"
+    )
+    with Editor(program, "-m", "scripted:script.yaml") as editor:
+        assert editor.hello["agentCapabilities"]["sessionCapabilities"]["additionalDirectories"] == {}
+        session = editor.new(cwd=str(plain), additionalDirectories=[str(more), str(plain / ".")])
+        editor.prompt(session, "read it")
+        assert "from the other root" in json.dumps(editor.updates("tool_call_update"))
+        editor.request("session/close", sessionId=session)
+        again = {"sessionId": session, "cwd": str(plain), "mcpServers": [], "additionalDirectories": [str(more)]}
+        assert "modes" in editor.request("session/load", **again)
+
+        for wrong in ("relative", str(tmp_path / "nowhere")):
+            refused = editor.request("session/new", cwd=str(plain), mcpServers=[], additionalDirectories=[wrong])
+            assert refused["error"]["code"] == -32602 and "additionalDirectories.0" in refused["error"]["message"]
+        # a program says which zones it has: an editor adds none
+        refused = editor.request("session/new", cwd=str(program.root), mcpServers=[], additionalDirectories=[str(more)])
+        assert "outside of every zone" in refused["error"]["message"]
+
+
+def test_other_roots_widen_no_zones_that_the_person_wrote(program: Any, tmp_path: Any) -> None:
+    more, plain = tmp_path / "more", tmp_path / "plain"
+    for place in (more, plain):
+        place.mkdir()
+    (program.home / "config.yaml").write_text(f"sandbox: {{zones: {{workspace: {{path: {plain}, mode: ro}}}}}}\n")
+    (plain / "script.yaml").write_text("turns: [{say: Hello.}]\n")
+    with Editor(program, "-m", "scripted:script.yaml") as editor:
+        asked = {"cwd": str(plain), "mcpServers": []}
+        assert "sessionId" in editor.request("session/new", **asked)
+        refused = editor.request("session/new", **asked, additionalDirectories=[str(more)])
+        assert "outside of every zone" in refused["error"]["message"]
+
+
+def test_no_model_wants_the_setup_and_a_logout_ends_the_sessions(program: Any) -> None:
+    program.write(**{"forge.yaml": "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"})
+    program.trust()
+    with Editor(program, auth={"terminal": True}) as editor:
+        schema.InitializeResponse.model_validate(editor.hello)
+        methods = {each["id"]: each for each in editor.hello["authMethods"]}
+        assert methods["setup-in-terminal"]["args"] == ["--setup"] and "forge models setup" in str(methods["setup"])
+        refused = editor.request("session/new", cwd=str(program.root), mcpServers=[])
+        assert refused["error"]["code"] == -32000 and "forge models setup" in refused["error"]["message"]
+        program.write(**{"forge.yaml": FILES["forge.yaml"]})
+        program.trust()
+        assert editor.request("authenticate", methodId="setup") == {}
+        session = editor.new()
+        assert editor.request("authenticate", methodId="other")["error"]["code"] == -32602
+        assert editor.request("logout") == {}
+        assert editor.request("session/prompt", sessionId=session, prompt=[])["error"]["code"] == -32002
+        refused = editor.request("session/new", cwd=str(program.root), mcpServers=[])
+        assert refused["error"]["code"] == -32000
+        assert editor.request("authenticate", methodId="setup") == {}
+        assert editor.prompt(editor.new(), "hello") == {"stopReason": "end_turn"}
+    with Editor(program) as editor:
+        assert [each["id"] for each in editor.hello["authMethods"]] == ["setup"]
+
+
+def test_a_command_is_a_terminal_where_the_editor_feeds_one(program: Any) -> None:
+    """The client starts nothing: Forge sends what the command prints, without what could steer a terminal."""
+    command = "printf 'first\\\\n'; printf '\\\\033]0;pwned\\\\007last\\\\n'; exit 3"
+    script = f'turns: [{{calls: [{{tool: exec_command, args: {{cmd: "{command}"}}}}]}}, {{say: ok}}]\n'
+    with Editor(program, _meta={"terminal_output": True}) as editor:
+        session = editor.new()
+        editor.use_script(session, s=script)
+        editor.prompt(session, "go")
+        updates = [each for each in editor.updates() if each["sessionUpdate"].startswith("tool_call")]
+        [running] = [each for each in updates if each.get("status") == "in_progress"]
+        call_id = running["toolCallId"]
+        terminal = {"type": "terminal", "terminalId": call_id}
+        assert running["content"] == [terminal]
+        info = {"terminal_id": call_id, "cwd": str(program.root)}
+        assert running["_meta"] == {"terminal_info": info}
+        fed = "".join(each["_meta"]["terminal_output"]["data"] for each in updates if "terminal_output" in str(each))
+        assert "first\n" in fed and "last" in fed and "\x1b" not in fed and "\x07" not in fed
+        assert updates[-1]["content"][0] == terminal and updates[-1]["status"] == "failed"
+        assert updates[-1]["_meta"]["terminal_exit"]["exit_code"] == 3
+        assert [frame for frame in editor.frames if str(frame.get("method")).startswith("terminal/")] == []
+    with Editor(program) as editor:
+        session = editor.new()
+        editor.use_script(session, s=script)
+        editor.prompt(session, "go")
+        assert "terminalId" not in json.dumps(editor.frames)

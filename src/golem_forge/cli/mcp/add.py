@@ -273,6 +273,12 @@ Exit: 0 done, 2 usage or configuration, 4 no such server."""
 def run_remove(words: list[str]) -> int:
     asked = read_args("mcp remove", REMOVE_HELP, words, "NAME", "--user", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
+    if named := place.editor_servers(asked.name):
+        for each in named:
+            place.book.forget(each.scope, each.name)
+            place.cache.forget(each.scope, each.name)
+            print(f"forgot {each.name} of {each.origin}; the editor still has it in its own settings")
+        return 0
     spec = place.spec(asked.name)
     file = place.home.config if asked.user else place.program.root / PROGRAM_FILE
     try:

@@ -15,7 +15,7 @@ import sys
 from enum import Enum
 from typing import Final
 
-from golem_forge.agent.mcp_status import ServerInventory, offered_names, read_inventory
+from golem_forge.agent.mcp_status import EditorServer, ServerInventory, offered_names, read_inventory
 from golem_forge.cli.args import BY_FLAG, BY_PERSON, DENIED, read_args
 from golem_forge.cli.format import fail
 from golem_forge.cli.mcp.test import NotConnected, connect, print_not_connected
@@ -43,6 +43,8 @@ Exit: 0 agreed or nothing to agree to, 1 it cannot be approved, 2 usage or confi
 def run_approve(words: list[str]) -> int:
     asked = read_args("mcp approve", HELP, words, "NAME", "TOOL?", "--yes", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
+    if asked.tool is None and (named := place.editor_servers(asked.name)):
+        return _approve_editor_servers(place, named, yes=asked.yes)
     spec = place.spec(asked.name)
     if spec.problem:
         return fail("mcp approve", f"'{spec.name}' cannot be used: {spec.problem}", 1)
@@ -59,6 +61,23 @@ def run_approve(words: list[str]) -> int:
     if asked.tool is not None:
         return _one_tool(place, spec, asked.tool, asked.program, yes=asked.yes)
     return _all_tools(place, spec, fresh=fresh, yes=asked.yes)
+
+
+def _approve_editor_servers(place: ServerInventory, named: list[EditorServer], *, yes: bool) -> int:
+    for server in named:
+        if server.approved:
+            print(f"{server.name} of {server.origin} is approved.")
+            continue
+        print_card(server.card)
+        if server.diff:
+            print_card(f"\nchanged since it was approved:\n{server.diff}")
+        question = f"Start the MCP server '{server.name}' in sessions of {server.origin} from now on?"
+        answer = ask_consent(question, yes=yes)
+        if answer is not Consent.YES:
+            return _print_not_approved(answer, f"{server.name} is not approved; it is not started.", [server.name])
+        place.book.approve_named(server.scope, server.name, server.named, BY_FLAG if yes else BY_PERSON)
+        print(f"{server.name} is approved as {server.origin} names it now. Open sessions use it at their next message.")
+    return 0
 
 
 def _all_tools(place: ServerInventory, spec: ServerSpec, *, fresh: bool, yes: bool) -> int:

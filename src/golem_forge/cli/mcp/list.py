@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from golem_forge.agent.mcp_status import (
+    EditorServer,
     KnownServer,
     offered_names,
     prompt_names,
@@ -32,7 +33,8 @@ from golem_forge.mcp.client.tool_source import is_offered
 LIST_HELP: Final = """usage: forge mcp list [--json] [-p DIR]
 
 Every configured MCP server: its state, how many tools it offers, where it is configured. Servers come from forge.yaml
-and .mcp.json of the program, and from your own config.yaml.
+and .mcp.json of the program, and from your own config.yaml. Those that an editor named for its sessions stand at the
+end.
 
   --json             for programs: {servers: [{name, state, error, transport, origin, approved, trust, required,
                      tools, held, protocol}], warnings, problem}; `tools` is null until Forge has asked the server
@@ -48,14 +50,15 @@ _ERROR_WIDTH: Final = 200
 def run_list(words: list[str]) -> int:
     asked = read_args("mcp list", LIST_HELP, words, "--json", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
-    found = place.all()
+    found, named = place.all(), place.named_by_editors()
     problem, warnings = place.book.problem, place.program.mcp.warnings
     if asked.json:
-        servers = [server_summary(each) for each in found]
+        servers = [*map(server_summary, found), *(each.summary() for each in named)]
         print_json({"servers": servers, "warnings": list(warnings), "problem": problem or None})
         return 0
-    if found:
-        print(columns([("NAME", "STATE", "TOOLS", "HELD", "FROM", "NOTE"), *map(_server_row, found)]))
+    if found or named:
+        rows = [*map(_server_row, found), *map(_editor_row, named)]
+        print(columns([("NAME", "STATE", "TOOLS", "HELD", "FROM", "NOTE"), *rows]))
     else:
         print_error("mcp", "no MCP server is configured here. `forge mcp add --help` says how to add one.")
     for warning in warnings:
@@ -73,6 +76,10 @@ def _server_row(known: KnownServer) -> tuple[str, ...]:
     if not known.error and listing is not None and listing.held:
         note = f"tools are held back; run: forge mcp show {name}"
     return name, known.state.value, offered, held, known.spec.origin, note
+
+
+def _editor_row(server: EditorServer) -> tuple[str, ...]:
+    return server.name, server.state.value, "-", "-", server.origin, server.note
 
 
 SHOW_HELP: Final = """usage: forge mcp show NAME [--json] [-p DIR]
@@ -94,6 +101,10 @@ _INSTRUCTIONS_WIDTH: Final = 2048
 def run_show(words: list[str]) -> int:
     asked = read_args("mcp show", SHOW_HELP, words, "NAME", "--json", "-p,--program DIR", program=".")
     place = read_inventory(asked.program)
+    if named := place.editor_servers(asked.name):
+        for each in named:
+            _print_editor_server(each, as_json=asked.json)
+        return 0
     known = place.known(asked.name)
     names = offered_names(each.listing for each in place.all())
     if asked.json:
@@ -103,6 +114,17 @@ def run_show(words: list[str]) -> int:
         if place.book.problem:
             print_error("mcp", place.book.problem)
     return 0
+
+
+def _print_editor_server(server: EditorServer, *, as_json: bool) -> None:
+    if as_json:
+        print_json(server.summary() | {"config": dict(server.named.described), "configDiff": server.diff or None})
+        return
+    print(escape_control_chars(server.card))
+    print(f"approved: {'yes' if server.approved else 'no'}")
+    if server.diff:
+        print(f"changed since it was approved:\n{escape_control_chars(server.diff)}")
+    print(one_line(f"state: {server.state.value} ({server.note})"))
 
 
 def _print_server(known: KnownServer, names: Mapping[Identity, str]) -> None:

@@ -55,17 +55,24 @@ class _Row(NamedTuple):
 
 def server_card(spec: ServerSpec) -> str:
     """One line for each thing it would get, also for what it would not."""
-    described = approved_description(spec.described)
-    program = () if spec.is_http else (_Row("runs", shlex.join((spec.command, *spec.args))),)
-    rows = (_Row("MCP server", spec.name), _Row("from", spec.origin), *program, *_access_rows(described))
+    return described_card(spec.name, spec.origin, approved_description(spec.described))
+
+
+def described_card(name: str, origin: str, described: Mapping[str, Any]) -> str:
+    """The same of a description that was kept (`approved_description`)."""
+    words = [str(described.get("command") or ""), *map(str, _list(described.get("args")))]
+    program = () if "url" in described else (_Row("runs", shlex.join(words)),)
+    rows = (_Row("MCP server", name), _Row("from", origin), *program, *_access_rows(described))
     return _bounded_card(row.line for row in rows)
 
 
 def server_diff(before: Mapping[str, Any] | None, spec: ServerSpec) -> str:
     """The lines of the card that went and came; empty if nothing was agreed to before, or nothing changed."""
-    if before is None:
-        return ""
-    changes = list(_changes(_rows(approved_description(before)), _rows(approved_description(spec.described))))
+    return "" if before is None else description_diff(before, spec.described)
+
+
+def description_diff(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    changes = list(_changes(_rows(approved_description(before)), _rows(approved_description(now))))
     return _bounded_card(("--- approved", "+++ now", *changes)) if changes else ""
 
 

@@ -74,6 +74,30 @@ class ServerTrustStore:
         given = ServerApproval(digest=spec.digest, described=described, at=iso_now(), who=who)
         self._change(spec.scope, spec.name, lambda record: replace(record, approval=given))
 
+    def note_named(self, spec: ServerSpec, client: str) -> None:
+        """An editor names this server, and nobody approved it: `forge mcp list` shows it and `approve` can say yes.
+        Values of variables and headers are kept as digests. Threat: a client that names ever new ones fills the file;
+        beyond MAX_NAMED the oldest that nobody approved are forgotten."""
+        described = approved_description(spec.described)
+        given = ServerApproval(digest=spec.digest, described=described, at=iso_now(), who=client)
+        if (known := self._record(spec.scope, spec.name).named) is not None and known.digest == given.digest:
+            return
+        self._change(spec.scope, spec.name, lambda record: replace(record, named=given))
+
+    def named(self) -> dict[tuple[str, str], ServerRecord]:
+        """What editors named, by (scope, server)."""
+        return {key: record for key, record in self._records().items() if record.named is not None}
+
+    def approve_named(self, scope: str, server: str, shown: ServerApproval, who: str) -> None:
+        """`shown`: what the person read. Raises ServerTrustError if the editor named another one meanwhile."""
+
+        def approved(record: ServerRecord) -> ServerRecord:
+            if record.named != shown:
+                raise ServerTrustError(f"the editor changed '{server}' meanwhile; read it again")
+            return replace(record, approval=replace(shown, at=iso_now(), who=who))
+
+        self._change(scope, server, approved)
+
     def forget(self, scope: str, server: str) -> None:
         """Approval and pins: the next time it is a stranger."""
         self._change(scope, server, lambda record: NO_RECORD)
@@ -144,7 +168,7 @@ class ServerTrustStore:
                     del records[scope, server]
                 else:
                     records[scope, server] = after
-                self._write(records)
+                self._write(_drop_old_named(records))
         except LockTimeout as error:
             raise ServerTrustError(error.message) from None
         except OSError as error:
@@ -166,6 +190,8 @@ def _new_pin(tool: RemoteTool, state: PinState) -> Pin:
 
 _T = TypeVar("_T")
 VERSION: Final = 1
+MAX_NAMED: Final = 100
+"""Servers of editors that nobody approved."""
 MAX_PINS: Final = 10_000
 """Of one server. Beyond it, new tools that nobody agreed to and that are gone again are forgotten."""
 MAX_DEFINITIONS_BYTES: Final = 4 << 20
@@ -202,6 +228,8 @@ class ServerRecord:
     """All that is known of one server."""
 
     approval: ServerApproval | None = None
+    named: ServerApproval | None = None
+    """An editor's server as the editor named it last; `who` is the client. It grants nothing."""
     listed: bool = False
     """Its tools were pinned once: whatever comes later is new."""
     pins: Mapping[str, Pin] = field(default_factory=dict)
@@ -220,12 +248,23 @@ ServerRecords = dict[tuple[str, str], ServerRecord]
 NO_RECORD: Final = ServerRecord()
 
 
+def _drop_old_named(records: ServerRecords) -> ServerRecords:
+    waiting = [
+        (record.named.at, key)
+        for key, record in records.items()
+        if record.named is not None and record.approval is None
+    ]
+    gone = {key for _, key in sorted(waiting)[: max(0, len(waiting) - MAX_NAMED)]}
+    return {key: record for key, record in records.items() if key not in gone}
+
+
 def to_json(records: ServerRecords) -> dict[str, Any]:
     servers = [
         {
             "scope": scope,
             "server": server,
             "approval": None if (given := record.approval) is None else _fields(given, ServerApproval),
+            **({} if (named := record.named) is None else {"named": _fields(named, ServerApproval)}),
             "listed": record.listed,
             "pins": {name: _fields(pin, Pin) for name, pin in record.pins.items()},
         }
@@ -240,10 +279,11 @@ def from_json(data: Any) -> ServerRecords:
     records: ServerRecords = {}
     for entry in _typed(data.get("servers"), list):
         _typed(entry, dict)
-        given = entry.get("approval")
+        given, named = entry.get("approval"), entry.get("named")
         pins = _typed(entry.get("pins"), dict).items()
         records[_typed(entry.get("scope"), str), _typed(entry.get("server"), str)] = ServerRecord(
             approval=None if given is None else _parse_approval(_typed(given, dict)),
+            named=None if named is None else _parse_approval(_typed(named, dict)),
             listed=_typed(entry.get("listed"), bool),
             pins={name: _parse_pin(_typed(pin, dict)) for name, pin in pins},
         )

@@ -1,12 +1,13 @@
 """run_git: one git command on the host, with a time limit and bounds on all that it writes.
 
 Takes git's arguments, a working directory, an environment and GitLimits; gives GitRun: exit code, output, and git's own
-words, safe to show and without credentials. Raises GitMissing, GitTimeout, GitOutputLimit and GitStopped. The whole
-process group ends with the command.
+words, safe to show and without credentials. Raises GitMissing, GitTimeout, GitIdle, GitOutputLimit and GitStopped. A
+command that is ended takes everybody below it along, also who changed process group.
 
 The caller says which repository git works on (`GIT_DIR`). `QUIET_SETTINGS` and `QUIET_ENVIRONMENT` are what every such
 command needs. Threats: a repository's hooks, file system monitors and submodules start programs; a prompt waits for
-ever; a server sends without end; a person's own settings add a token to an address, which git then names.
+ever; a server sends without end, or nothing at all; a person's own settings add a token to an address, which git then
+names.
 """
 
 from __future__ import annotations
@@ -25,9 +26,14 @@ from typing import IO, Any, Final
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.git.formats import git_words
 from golem_forge.sandbox.host import find_program
+from golem_forge.sandbox.process.monitor import descendants, process_stat
 
 _POLL_SECONDS: Final = 0.02
 _MOST_ERRORS: Final = 64 << 10
+_LOOK_SECONDS: Final = 1.0
+_BUSY_CPU_S: Final = 1.0
+"""Who computes for so long works, also without reading or writing: a pack is made in memory."""
+_ROUNDS: Final = 50
 _BLOCK: Final = 512
 """Bytes of one unit of `ulimit -f`; 1024 in some shells."""
 
@@ -83,6 +89,12 @@ class GitTimeout(Exception):
     stated_name = "GitTimeout"
 
 
+class GitIdle(Exception):
+    """Nobody of git's processes read, wrote or computed for too long; the text names the one that git waited for."""
+
+    stated_name = "GitIdle"
+
+
 class GitOutputLimit(Exception):
     """Git wrote more than it may."""
 
@@ -100,6 +112,8 @@ class GitLimits:
     seconds: float
     output: int
     """Bytes on standard output."""
+    idle: float = 0.0
+    """Seconds without any work of git's processes, after which GitIdle ends them; 0: no limit."""
     file: int = 512 << 20
     """Bytes of the largest file that git may write, a pack for instance."""
     cut: bool = False
@@ -162,12 +176,73 @@ def run_program(
             cut = _wait(process, limits, out.fileno(), errors.fileno())
         finally:
             if process.poll() is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                _kill_tree(process)
         out.seek(0)
         errors.seek(0)
         return GitRun(process.returncode, out.read(limits.output), git_words(errors.read(_MOST_ERRORS)), cut)
+
+
+def _kill_tree(process: subprocess.Popen[bytes]) -> None:
+    """Those below first, and stopped, so that nobody is left who starts or hides another one. Threat: a helper in a
+    session of its own, which a signal to git's process group does not reach."""
+    for _ in range(_ROUNDS):
+        _signal(process.pid, signal.SIGSTOP)
+        below = [pid for pid in descendants(process.pid) if (facts := process_stat(pid)) and facts.alive]
+        for pid in below:
+            _signal(pid, signal.SIGSTOP)
+        if not set(descendants(process.pid)) - set(below):
+            break
+    for pid in below:
+        _signal(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+class _Activity:
+    """Whether anybody of a tree of processes works. Bytes count, not wake-ups: git looks for an answer of a server
+    many times a second."""
+
+    def __init__(self, root: int, seconds: float) -> None:
+        self._root = root
+        self._seconds = seconds
+        self._moved: tuple[frozenset[int], int] = (frozenset(), -1)
+        self._cpu = 0.0
+        self._since = self._looked = time.monotonic()
+
+    def check(self) -> None:
+        """Raises GitIdle."""
+        now = time.monotonic()
+        if now - self._looked < min(_LOOK_SECONDS, self._seconds / 4):
+            return
+        self._looked = now
+        pids = [self._root, *descendants(self._root)]
+        facts = [found for pid in pids if (found := process_stat(pid)) is not None]
+        moved, cpu = (frozenset(pids), sum(map(_bytes_moved, pids))), sum(each.cpu_s for each in facts)
+        if moved != self._moved or cpu - self._cpu >= _BUSY_CPU_S:
+            self._moved, self._cpu, self._since = moved, cpu, now
+        elif now - self._since >= self._seconds:
+            raise GitIdle(_name(pids[-1]))
+
+
+def _bytes_moved(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/io").read_text().splitlines()
+    except OSError:  # gone, or somebody else's
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("rchar:", "wchar:")))
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").strip()
+    except OSError:
+        return "git"
 
 
 def wait_briefly(process: subprocess.Popen[bytes], seconds: float) -> None:
@@ -197,6 +272,7 @@ def find_git(environ: Mapping[str, str]) -> str:
 def _wait(process: subprocess.Popen[bytes], limits: GitLimits, out: int, errors: int) -> bool:
     """True: git wrote more than its limit, and the rest is cut off."""
     until = time.monotonic() + limits.seconds
+    activity = _Activity(process.pid, limits.idle) if limits.idle else None
     while process.returncode is None:
         wait_briefly(process, _POLL_SECONDS)
         if limits.stopped():
@@ -209,4 +285,6 @@ def _wait(process: subprocess.Popen[bytes], limits: GitLimits, out: int, errors:
             raise GitOutputLimit
         if process.returncode is None and time.monotonic() >= until:
             raise GitTimeout
+        if process.returncode is None and activity is not None:
+            activity.check()
     return False

@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.core.regex import regex
+from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.command import (
     CREDENTIAL_VARIABLES,
     NETWORK_VARIABLES,
     QUIET_ENVIRONMENT,
     QUIET_SETTINGS,
+    GitIdle,
     GitLimits,
     GitMissing,
     GitOutputLimit,
@@ -49,6 +51,8 @@ from golem_forge.sandbox.host import is_below, safe_path
 from golem_forge.sandbox.process.cleanup import remove_tree
 
 REMOTE_SECONDS: Final = 600.0
+IDLE_SECONDS: Final = 120.0
+"""So long nothing may come from a remote, or from a program that knows a password: a person may have to touch a key."""
 _LOOK_SECONDS: Final = 60.0
 _MOST_OUTPUT: Final = 4 << 20
 _LARGEST_PACK: Final = 16 << 30
@@ -72,6 +76,8 @@ _CONDITIONAL: Final = regex(
 )
 _PROTOCOLS: Final = "https:ssh"
 _REDIRECTED: Final = regex(r"unable to update url base from redirection|requested URL returned error: 30\d|redirect")
+_OF_A_REMOTE: Final = frozenset({"git", "ssh", "git-remote-http", "git-remote-https", "git-remote-htt"})
+"""Processes that wait for nobody but the server."""
 _UNKNOWN_HOST_KEY: Final = regex(r"Host key verification failed")
 _NO_CREDENTIALS: Final = regex(
     r"could not read (?:Username|Password)|terminal prompts disabled|Authentication failed|Permission denied \("
@@ -86,10 +92,10 @@ class HostRepository:
         """`cache`: where its private directory is made; `environ`: the user's; `zones`: host directories that commands
         can write. Raises RemoteRefused, OSError."""
         self._person = person
-        store = os.path.join(person.git_dir, "objects")
+        store = os.path.join(person.git_dir, "objects") if person.git_dir else ""
         if "\n" in store or store.startswith(('"', "#")):
             raise RemoteRefused("The path of the repository has characters that git cannot take there.")
-        for place in alternate_stores(store):
+        for place in alternate_stores(store) if store else ():
             if any(is_below(os.path.realpath(place), zone) for zone in zones) and not is_below(place, person.git_dir):
                 raise RemoteRefused("The repository borrows objects from a directory that commands can write.")
         if cache is not None:
@@ -100,6 +106,8 @@ class HostRepository:
         self.remote = f"forge-{os.urandom(8).hex()}"
         """The name that the remote has here: no setting of anybody's is about it."""
         self.git_dir = self.folder / "repository"
+        self.copy = self.folder / "copy"
+        """What `lay_out_copy` fills; a child may see it."""
         self._conditional: list[str] = []
         try:
             self._make(store)
@@ -113,8 +121,9 @@ class HostRepository:
         for name in ("objects/info", "objects/pack", "refs"):
             (self.git_dir / name).mkdir(mode=0o700, parents=True)
         (self.git_dir / "HEAD").write_text("ref: refs/heads/none\n")
-        (self.git_dir / "objects/info/alternates").write_bytes(os.fsencode(f"{store}\n"))
-        if (shallow := person.files.read("shallow")) is not None:
+        if store:
+            (self.git_dir / "objects/info/alternates").write_bytes(os.fsencode(f"{store}\n"))
+        if store and (shallow := person.files.read("shallow")) is not None:
             (self.git_dir / "shallow").write_bytes(shallow)
         self.settle_remote(None)
 
@@ -139,6 +148,8 @@ class HostRepository:
     def _conditional_settings(self) -> Iterator[str]:
         """What the user has set for repositories in certain places only (`includeIf`): it holds here too, though this
         one stands elsewhere."""
+        if not self._person.git_dir:
+            return
         here = _global_settings(str(self.git_dir), self._environ, self.folder)
         for name, value in _global_settings(self._person.git_dir, self._environ, self.folder):
             section, _, rest = name.partition(".")
@@ -179,6 +190,16 @@ class HostRepository:
         folder = Handle(os.open(self.git_dir, DIRECTORY))
         return GitDir(folder.fd, best_opener(), ()).refs()
 
+    def lay_out_copy(self, head: str) -> None:
+        """Moves objects and refs into `copy`, a bare repository with plain settings. Threat: the settings of this one
+        hold what the user has set for remotes, a token in `http.extraHeader` for instance."""
+        lines = ["[core]", "\trepositoryformatversion = 0", "\tbare = true", ""]
+        (self.copy / "config").write_text("\n".join(lines))
+        (self.copy / "HEAD").write_text(f"ref: {head}\n")
+        for name in ("objects", "refs", PACKED_REFS, "shallow"):
+            if (self.git_dir / name).exists():
+                (self.git_dir / name).rename(self.copy / name)
+
     def look(self, *words: str, given: bytes = b"", most: int = _MOST_OUTPUT) -> str:
         """About objects; longer answers are cut. Raises RemoteRefused."""
         limits = GitLimits(seconds=_LOOK_SECONDS, output=most, cut=True)
@@ -199,7 +220,14 @@ class HostRepository:
 
     def reach(self, *words: str, stopped: Callable[[], bool]) -> GitRun:
         """Raises RemoteRefused where git could not be started or took too long, GitStopped."""
-        limits = GitLimits(seconds=REMOTE_SECONDS, output=_MOST_OUTPUT, file=_LARGEST_PACK, cut=True, stopped=stopped)
+        limits = GitLimits(
+            seconds=REMOTE_SECONDS,
+            idle=IDLE_SECONDS,
+            output=_MOST_OUTPUT,
+            file=_LARGEST_PACK,
+            cut=True,
+            stopped=stopped,
+        )
         return self._run(words, self._reaching(), limits)
 
     def _reaching(self) -> dict[str, str]:
@@ -222,6 +250,8 @@ class HostRepository:
             return run_git([*options, *words], folder=self.folder, environ=environ, limits=limits, stdin=given)
         except GitMissing:
             raise RemoteRefused("There is no git on this machine.") from None
+        except GitIdle as error:
+            raise RemoteRefused(_silence(str(error), limits.idle)) from None
         except GitTimeout:
             raise RemoteRefused(f"Git took longer than {limits.seconds:g} s and was ended.") from None
         except GitOutputLimit:
@@ -263,6 +293,16 @@ def _global_settings(git_dir: str, environ: Mapping[str, str], folder: Path) -> 
     entries = ran.output.decode("utf-8", "surrogateescape").split("\0") if not ran.code else []
     found = (entry.partition("\n") for entry in entries if entry)
     return [(name, value if newline else "true") for name, newline, value in found]
+
+
+def _silence(name: str, seconds: float) -> str:
+    """`name`: of the process that git waited for."""
+    if name in _OF_A_REMOTE:
+        return f"The remote said nothing for {seconds:g} s, so git was ended. Try again, or look whether it is up."
+    return (
+        f"Git waited {seconds:g} s for '{escape_control_chars(name)}', which said nothing, and was ended. Nobody can "
+        "answer a question there: see that `git push` works in your own terminal without one."
+    )
 
 
 def failure_hint(errors: str) -> str:

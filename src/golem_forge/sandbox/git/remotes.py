@@ -1,6 +1,7 @@
 """Remotes of the user's repository: addresses, refspecs and refs, as its own files have them. Starts no process.
 
-`PersonRepository` reads the config file, HEAD and the refs of one repository, never those of the shadow.
+`PersonRepository` reads the config file, HEAD and the refs of one repository, never those of the shadow;
+`NoPersonRepository` stands where there is none.
 `read_address` takes a remote's address apart: https, ssh, or a place on this machine (`is_local`); raises RemoteRefused
 for every other transport. `push_updates` and `fetch_refspecs` turn what a caller wrote into full names.
 
@@ -250,7 +251,7 @@ class PersonRepository:
     def remote(self, name: str) -> GitRemote:
         """`name`: of a remote, or an address. Raises RemoteRefused."""
         if name not in self.names():
-            if not _is_address(name):
+            if not is_remote_address(name):
                 known = ", ".join(map(_quoted, self.names()[:10])) or "none"
                 raise RemoteRefused(f"There is no remote {_quoted(name)} in the repository's config. Remotes: {known}.")
             if read_address(name).secrets:
@@ -308,7 +309,19 @@ class PersonRepository:
         return found[0]
 
 
-def _is_address(name: str) -> bool:
+class NoPersonRepository(PersonRepository):
+    """Stands where there is no repository: for a remote that is given by its address, to list it or to clone it."""
+
+    def __init__(self) -> None:
+        self.repository = Repository("")
+        self.git_dir = ""
+        self.settings = []
+        self.refs = {}
+        self.branch = self.head = ""
+        self.sha256 = self.partial = False
+
+
+def is_remote_address(name: str) -> bool:
     return "://" in name or ":" in name or name.startswith(("/", "./", "../"))
 
 

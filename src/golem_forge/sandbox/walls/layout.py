@@ -39,6 +39,8 @@ BYTECODE: Final = "/opt/forge/bytecode"
 """Where Python's bytecode is kept."""
 SIGNING: Final = "/forge/sign"
 """Where git finds the stub by which commands have commits signed."""
+CLONED: Final = "/forge/clone"
+"""Where git finds what Forge fetched for a clone."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - a private one
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the same
 PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)

@@ -19,7 +19,8 @@ from golem_forge.policy.rules.globs import expand_groups, host_and_port, is_mirr
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
-from golem_forge.sandbox.walls.model import HostGrant, Job, Level, Streams
+from golem_forge.sandbox.walls.environment import with_git_settings
+from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level, Streams
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.edit.patch import BARE_PATCH, is_bare_patch
@@ -49,7 +50,13 @@ _LOGIN_START: Final = ("-l", "-c")
 _MOST_RECORDED: Final = 1_000
 
 
-async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
+async def plan_command(
+    settings: ExecSettings,
+    sandbox: Sandbox | None,
+    args: dict[str, Any],
+    ctx: ToolContext,
+    extras: CommandExtras | None = None,
+) -> Plan:
     text: str = args["cmd"]
     if is_bare_patch(text):
         raise InputInvalid(BARE_PATCH)
@@ -71,7 +78,9 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
             asks="its toolset says walled: ask" if settings.asks else "",
             outside=bool(args.get("outside")),
         )
-        command = PlannedCommand(settings, args, ctx, environment, analysis, place, shell, tuple(hosts))
+        command = PlannedCommand(
+            settings, args, ctx, environment, analysis, place, shell, tuple(hosts), extras or CommandExtras()
+        )
         return Plan(
             run=command.run,
             effects=analysis.effects,
@@ -92,6 +101,16 @@ async def plan_command(settings: ExecSettings, sandbox: Sandbox | None, args: di
 
 
 @dataclass(frozen=True, slots=True)
+class CommandExtras:
+    """What a tool that runs a command of its own gives it beside what every command has."""
+
+    shown: tuple[HostDirectory, ...] = ()
+    """Directories of Forge's own that it may read."""
+    git: dict[str, str] = field(default_factory=dict)
+    """Settings."""
+
+
+@dataclass(frozen=True, slots=True)
 class PlannedCommand:
     """One command as it was judged, and how it is started."""
 
@@ -103,6 +122,7 @@ class PlannedCommand:
     place: Target | None
     shell: str
     hosts: tuple[str, ...]
+    extras: CommandExtras
     signing: CommandSigning = field(default_factory=CommandSigning)
 
     async def run(self) -> ToolCompletion:
@@ -128,11 +148,12 @@ class PlannedCommand:
             zone = environment.sandbox.locate(cwd).zone if cwd else None
             await ctx.parts.get(SigningServer).prepare(self.signing, zone, ctx)
         env = self.signing.applied(env)
+        env = with_git_settings(env, self.extras.git) if self.extras.git else env
         job = Job(
             argv=self._argv(cwd),
             cwd=cwd,
             env=env,
-            shown=self.signing.shown,
+            shown=(*self.signing.shown, *self.extras.shown),
             streams=Streams.TERMINAL if args["tty"] else Streams.MERGED,
             hosts=tuple(_host_grant(target, environment, ctx) for target in self.hosts),
             service_reached=_ServiceLog(ctx).reached,

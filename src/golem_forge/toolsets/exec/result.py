@@ -92,16 +92,19 @@ async def report(
         lines += own_loopback_hint(running, ctx) if first else ()
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
-        lines += (*network_hint(running), *signing_hint(running))
+        ways = [*network_hint(running), *signing_hint(running)]
         after = running.walled.aftermath()
         finished.denials = after.denials
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
             value["denials"] = list(after.denials)
-            lines += host_advice(after.denials)
+            ways += host_advice(after.denials)
             if state.status is Status.EXECUTION_FAILED and not ended_well(ending) and not state.code:
                 finished.status = Status.SANDBOX_DENIED
-                lines += filter(None, (blocked_line(after.denials), way_line(after.denials)))
+                ways += filter(None, (blocked_line(after.denials), way_line(after.denials)))
+        lines += ways
+        if ways:
+            value["ways"] = ways  # the person reads them, too
     if finished.status is Status.SANDBOX_DENIED:
         finished.error = blocked_line(finished.denials)
     elif finished.status is not Status.SUCCESS:

@@ -210,6 +210,8 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
         "truncated": shown.cut,
         "denials": list(found.denials),
     }
+    if head[1:]:
+        value["ways"] = head[1:]
     if shown.handle:
         value["handle"] = shown.handle
     return ToolCompletion(

@@ -1,9 +1,10 @@
 """git_push and git_fetch: git reaches a remote on the host, with the person's own credentials, after a card was
 approved that shows the address, the refs in full and the commits. No child ever sees a key, a password or the agent.
 
-Both belong to the toolset `exec`: a command that is nothing but `git push …`, `git fetch …`, `git pull …` or
-`git ls-remote …` is handed over to them (`handover`). A remote that is a path of this machine is reached inside the
-walls, by the same command, without credentials: on the host git would run the hooks of that repository.
+Both belong to the toolset `exec`: a command that is nothing but `git push …`, `git fetch …`, `git pull …`,
+`git ls-remote …` or `git clone …` is handed over to them (`handover`). A remote that is a path of this machine is
+reached inside the walls, by the same command, without credentials: on the host git would run the hooks of that
+repository.
 
 Planning (`push`, `fetch`) is loaded with the first call.
 """
@@ -33,7 +34,7 @@ _PUSH_DESCRIPTION: Final = (
 )
 _FETCH_DESCRIPTION: Final = (
     "Fetch from a remote of this repository with the user's own credentials, into its remote-tracking branches. "
-    "`then` goes on inside the walls as `git pull` does; `list_only` only lists the remote's refs."
+    "`then` goes on inside the walls as `git pull` does; `list_only` only lists the remote's refs; `clone_to` clones."
 )
 
 
@@ -157,4 +158,8 @@ def _fetch_arguments() -> type[BaseModel]:
     fields["then"] = (Literal["", "merge", "ff-only", "rebase"], Field(default="", description=then))
     only = "Only list what the remote has, as `git ls-remote` does."
     fields["list_only"] = (bool, Field(default=False, description=only))
+    into = "Clone the remote, given by its address, into this new directory; `refspecs` may name one branch or tag."
+    fields["clone_to"] = (str, Field(default="", max_length=1000, description=into))
+    last = "With clone_to: only so many of the last commits."
+    fields["depth"] = (int, Field(default=0, ge=0, le=1_000_000, description=last))
     return create_model(FETCH_TOOL, **fields)

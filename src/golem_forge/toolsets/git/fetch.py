@@ -1,8 +1,11 @@
-"""Planning and running git_fetch: fetch, pull (a fetch on the host, then a merge inside the walls), ls-remote.
+"""Planning and running git_fetch: fetch, pull (a fetch on the host, then a merge inside the walls), ls-remote, clone.
 
 What the remote sends arrives in a private repository first, where git checks every object. From there it goes to the
 user's repository as what commands made does: by a push that git verifies, with the old value of each ref compared
 (`sandbox/git/transport.py`). Only remote-tracking branches and tags are written, and FETCH_HEAD.
+
+A clone is fetched in the same way. Then git clones it inside the walls, from a bare copy that is shown read-only and
+has nothing of the user's settings in it. So a hook or a filter runs where every command of the agent runs.
 """
 
 from __future__ import annotations
@@ -18,17 +21,31 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.directory import GitLocked, is_object_id, is_ref_name
 from golem_forge.sandbox.git.host_repository import failure_hint, remote_words
-from golem_forge.sandbox.git.remotes import HEADS, REMOTES, TAGS, FetchSpec, RemoteRefused, fetch_refspecs
+from golem_forge.sandbox.git.remotes import (
+    HEADS,
+    REMOTES,
+    TAGS,
+    FetchSpec,
+    RemoteRefused,
+    fetch_refspecs,
+    parse_refspec,
+)
 from golem_forge.sandbox.git.transport import GitFailed, RefUpdate, Transport
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.layout import CLONED
+from golem_forge.sandbox.walls.model import HostDirectory
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.toolsets.exec import ExecSettings
+from golem_forge.toolsets.exec.command_plan import CommandExtras
 from golem_forge.toolsets.git.failures import refusals, stoppable
 from golem_forge.toolsets.git.remote_call import NoRepository, RemoteCall, open_call, plan_inside
 
 _MOST_LINES: Final = 100
 _MOST_NEW: Final = 20_000
 _FETCH_HEAD: Final = "FETCH_HEAD"
+_FETCH_OPTIONS: Final = (
+    *("--no-recurse-submodules", "--no-auto-maintenance", "--no-progress", "--no-write-fetch-head"),
+)
 _THEN: Final = {
     "merge": ("merge", "--no-edit", _FETCH_HEAD),
     "ff-only": ("merge", "--ff-only", _FETCH_HEAD),
@@ -39,12 +56,21 @@ _THEN: Final = {
 async def plan_fetch(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
+    alone = bool(args["list_only"] or args["clone_to"])
     try:
-        call = await open_call(settings, sandbox, args, ctx, push=False)
+        call = await open_call(settings, sandbox, args, ctx, push=False, needs_repository=not alone)
     except NoRepository:
+        if args["clone_to"]:
+            raise ToolFailed(
+                "git_fetch: `remote` is the address to clone, with https:// or as user@host:path."
+            ) from None
         operands = [args["remote"], *args["refspecs"]] if args["remote"] else []
         return await plan_inside(settings, sandbox, args["workdir"], [*_local_words(args), *operands], ctx)
     try:
+        if args["clone_to"]:
+            return await _plan_clone(call, args)
+        if args["depth"]:
+            raise ToolFailed("git_fetch: `depth` is for a clone (`clone_to`); leave it out.")
         if call.address.is_local:
             return await call.plan_local(_local_words(args), args["refspecs"])
         return await _plan(call, args)
@@ -82,7 +108,7 @@ async def _plan(call: RemoteCall, args: dict[str, Any]) -> Plan:
             "refspecs": [spec.describe() for spec in specs] or list(patterns),
             "then": then,
             "list_only": args["list_only"],
-            "workdir": call.zone.virtual(()),
+            "workdir": call.place,
         },
         rule_args=tuple({"url": shown, "ref": source} for source in dict.fromkeys(sources)),
         targets=(f"repository {call.person.git_dir}",),
@@ -93,7 +119,11 @@ async def _plan(call: RemoteCall, args: dict[str, Any]) -> Plan:
 
 
 async def _with_merge(call: RemoteCall, plan: Plan, then: str) -> Plan:
-    inner = await call.plan_inside(*_THEN[then])
+    return _followed(call, plan, await call.plan_inside(*_THEN[then]))
+
+
+def _followed(call: RemoteCall, plan: Plan, inner: Plan) -> Plan:
+    """One call with one card: on the host, then inside the walls."""
 
     async def run() -> Any:
         said = await plan.run()
@@ -116,6 +146,82 @@ async def _with_merge(call: RemoteCall, plan: Plan, then: str) -> Plan:
         recheck=inner.recheck,
         close=close,
     )
+
+
+async def _plan_clone(call: RemoteCall, args: dict[str, Any]) -> Plan:
+    """`refspecs`: the branch or tag to check out."""
+    into, named, depth = args["clone_to"], args["refspecs"], args["depth"]
+    shown, url = call.address.shown, call.remote.urls[0]
+    if args["list_only"] or args["then"] or len(named) > 1:
+        raise ToolFailed("git_fetch: beside `clone_to` stand `remote`, `depth`, and one branch or tag in `refspecs`.")
+    if into.startswith("-") or not into.isprintable():
+        raise ToolFailed("git_fetch: `clone_to` is the name of a new directory.")
+    with refusals():
+        branch = parse_refspec(named[0]).source if named else ""
+    options = [f"--branch={branch}"] if branch else []
+    words = ["clone", *options, "--", url, into]
+    if call.address.is_local:
+        call.host.close()
+        return await call.plan_inside(*words)
+    call.host.copy.mkdir(mode=0o700)
+    source = HostDirectory(str(call.host.copy), CLONED)
+    inner = await call.plan_inside(*words, extras=CommandExtras((source,), {f"url.{CLONED}.insteadOf": url}))
+    one = branch if depth and branch else "*"
+    refs = [f"{HEADS}{one}", f"{TAGS}{one}"]
+    last = f" (the last {depth} commits)" if depth else ""
+    plan = Plan(
+        run=partial(_run_clone, call, branch, depth),
+        effects=(Effect(verb=Verb.NET, target=f"{shown} clone {' '.join(refs)}"), call.reached()),
+        payload=f"git clone {shown} {into}{last}",
+        fingerprint_args={
+            "remote": url,
+            "refspecs": named,
+            "clone_to": into,
+            "depth": depth,
+            "workdir": args["workdir"],
+        },
+        rule_args=tuple({"url": shown, "ref": ref} for ref in refs),
+        targets=(f"clone {url}",),
+        close=call.host.close,
+    )
+    return _followed(call, plan, inner)
+
+
+async def _run_clone(call: RemoteCall, branch: str, depth: int) -> str:
+    return await stoppable(partial(_clone, call, branch, depth))
+
+
+def _clone(call: RemoteCall, branch: str, depth: int, stopped: Callable[[], bool]) -> str:
+    host = call.host
+    asked = ("HEAD", f"{HEADS}{branch}", f"{TAGS}{branch}") if branch else ("HEAD",)
+    listed = host.reach("ls-remote", "--symref", "--", host.remote, *asked, stopped=stopped)
+    if listed.code:
+        raise _failure(call, "Clone of", listed.errors)
+    lines = [line.split("\t") for line in listed.output.decode("utf-8", "replace").splitlines()]
+    names = {line[1] for line in lines if len(line) == 2}
+    head = next(
+        (line[0].removeprefix("ref: ") for line in lines if line[0].startswith(f"ref: {HEADS}")), f"{HEADS}main"
+    )
+    if branch and not names & set(asked[1:]):
+        raise ToolFailed(f"{call.address.shown} has no branch or tag {branch!r}.", code="FETCH_FAILED")
+    wanted = [f"{HEADS}*", f"{TAGS}*"]
+    if depth:
+        wanted = [name for name in asked[1:] if name in names] or ([head] if "HEAD" in names else wanted)
+    options = [
+        "--no-recurse-submodules",
+        "--no-auto-maintenance",
+        "--no-progress",
+        "--no-write-fetch-head",
+        "--no-tags",
+    ]
+    options += [f"--depth={depth}"] if depth else []
+    specs = [f"+{name}:{name}" for name in wanted]
+    ran = host.reach("fetch", *options, "--", host.remote, *specs, stopped=stopped)
+    if ran.code:
+        raise _failure(call, "Clone of", ran.errors)
+    count = len(host.refs())
+    host.lay_out_copy(head)
+    return f"Fetched {count} branches and tags from {call.address.shown}."
 
 
 def _patterns(given: list[str]) -> tuple[str, ...]:
@@ -145,8 +251,7 @@ def _fetch(call: RemoteCall, specs: tuple[FetchSpec, ...], stopped: Callable[[],
     before = {name: value for name, value in call.person.files.refs().items() if is_object_id(value)}
     call.host.put_refs(before)
     words = [spec.describe() for spec in specs]
-    options = ["--no-recurse-submodules", "--no-auto-maintenance", "--no-progress", "--no-write-fetch-head"]
-    options += ["--no-tags"] if call.remote.no_tags else []
+    options = [*_FETCH_OPTIONS, *(["--no-tags"] if call.remote.no_tags else [])]
     ran = call.host.reach("fetch", *options, "--", call.host.remote, *words, stopped=stopped)
     if ran.code:
         raise _failure(call, "Fetch from", ran.errors)

@@ -87,7 +87,7 @@ async def plan_push(
             "refspecs": sorted(one.describe() for one in found.updates),
             "force": any(one.force for one in found.updates),
             "set_upstream": bool(found.upstream),
-            "workdir": call.zone.virtual(()),
+            "workdir": call.place,
         },
         rule_args=tuple({"url": shown, "ref": one.target} for one in found.updates),
         targets=(f"repository {call.person.git_dir}", *(f"{one.target} {one.old} {one.new}" for one in found.updates)),

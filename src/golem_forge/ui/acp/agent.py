@@ -3,13 +3,14 @@
 Params are checked by the SDK's schema, imported here and nowhere else. A refusal says where and what, and never repeats
 what was sent: an MCP server's environment is among it. `session/new` and `session/load` start a session of the program
 around the editor's directory, as it is trusted now. Nothing that the editor names is started or trusted by it: its MCP
-servers stay pending, and the first message says what a person does about them.
+servers wait for `forge mcp approve`, and the first message says so. Keys are typed in a terminal, never sent here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -21,9 +22,11 @@ from acp.meta import PROTOCOL_VERSION
 from pydantic import BaseModel, ValidationError
 
 from golem_forge._version import __version__
+from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.recorded_sessions import delete_session, session_title, session_titles
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.agent.trust import NotTrusted
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import NotTrusted, trust_store
 from golem_forge.config.program import program_root
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import is_id
@@ -33,11 +36,13 @@ from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.events.index import SessionIndex, find_session
 from golem_forge.events.journal_files import SessionNotFound
 from golem_forge.net.stdio import StdioDescriptors
+from golem_forge.sandbox.zones import is_zone_name
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.acp.questions import EditorFacts, SessionLink
 from golem_forge.ui.acp.session import EditorSession
 from golem_forge.ui.acp.transport import (
+    AUTH_REQUIRED,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -53,6 +58,11 @@ MAX_SESSIONS: Final = 16
 _PAGE: Final = 100
 _MOST_LISTED: Final = 10_000
 _MOST_ERRORS: Final = 10
+_MOST_SERVERS: Final = 50
+_MOST_DIRECTORIES: Final = 16
+_SETUP: Final = "setup"
+_SETUP_IN_TERMINAL: Final = "setup-in-terminal"
+_ZONE_NAME: Final = regex(r"[^a-z0-9-]+")
 _NAME: Final = regex(r"[^A-Za-z0-9._-]+")
 _SAYS_INPUT: Final = frozenset({"union_tag_invalid", "value_error", "assertion_error", "url_parsing", "url_scheme"})
 """Types of validation errors whose message repeats the value."""
@@ -76,6 +86,7 @@ class EditorAgent:
         self._client: EditorFacts | None = None
         self._sessions: dict[str, EditorSession] = {}
         self._opening = 0
+        self._logged_out = False
 
     async def run(self) -> None:
         """Until the client is gone; then every session is ended."""
@@ -110,12 +121,15 @@ class EditorAgent:
     async def _initialize(self, asked: schema.InitializeRequest) -> Reply:
         if self._sessions:
             raise RpcError(INVALID_REQUEST, "this connection is initialized, and has open sessions")
-        able = asked.client_capabilities.elicitation if asked.client_capabilities else None
+        capabilities = asked.client_capabilities
+        able = capabilities.elicitation if capabilities else None
+        meta = (capabilities.field_meta if capabilities else None) or {}
         info = asked.client_info
         self._client = EditorFacts(
             name=_NAME.sub("-", info.name).strip("-")[:40] or "client" if info is not None else "client",
             forms=able is not None and able.form is not None,
             urls=able is not None and able.url is not None,
+            terminals=meta.get("terminal_output") is True,
         )
         return Reply(
             {
@@ -125,24 +139,47 @@ class EditorAgent:
                     "loadSession": True,
                     "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
                     "mcpCapabilities": {"http": True, "sse": False},
-                    "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+                    "sessionCapabilities": {
+                        "list": {},
+                        "resume": {},
+                        "close": {},
+                        "delete": {},
+                        "additionalDirectories": {},
+                    },
+                    "auth": {"logout": {}},
                 },
-                "authMethods": [],
+                "authMethods": _auth_methods(
+                    terminal=bool(capabilities and capabilities.auth and capabilities.auth.terminal)
+                ),
             }
         )
 
+    async def _authenticate(self, asked: schema.AuthenticateRequest) -> Reply:
+        """The key is typed in a terminal, never over this connection. Here it is only said that it was done; whether a
+        model can answer shows when a session starts."""
+        if asked.method_id not in (_SETUP, _SETUP_IN_TERMINAL):
+            raise RpcError(INVALID_PARAMS, f"methodId: there are {_SETUP} and {_SETUP_IN_TERMINAL}")
+        self._logged_out = False
+        return Reply({})
+
+    async def _logout(self, asked: schema.LogoutRequest) -> Reply:
+        """Ends the sessions, and no new one starts before `authenticate`. Threat: a client that says this by itself
+        would delete keys that the person has nowhere else, so stored keys stay: `forge models forget` removes one."""
+        self._logged_out = True
+        await self._close_all()
+        return Reply({})
+
     async def _new_session(self, asked: schema.NewSessionRequest) -> Reply:
-        directory = _directory(asked)
-        session = await self._open(directory)
-        return self._opened(session, {"sessionId": session.id}, asked)
+        session = await self._open(_directory(asked), _more_directories(asked))
+        return await self._opened(session, {"sessionId": session.id}, asked)
 
     async def _load_session(self, asked: schema.LoadSessionRequest) -> Reply:
         session = await self._reopen(asked)
         await session.replay()
-        return self._opened(session, {}, asked)
+        return await self._opened(session, {}, asked)
 
     async def _resume_session(self, asked: schema.ResumeSessionRequest) -> Reply:
-        return self._opened(await self._reopen(asked), {}, asked)
+        return await self._opened(await self._reopen(asked), {}, asked)
 
     async def _list_sessions(self, asked: schema.ListSessionsRequest) -> Reply:
         try:
@@ -236,11 +273,20 @@ class EditorAgent:
             raise RpcError(NOT_FOUND, "there is no such session") from None
         if recorded.root:
             _check_root(recorded.root, directory)
-        return await self._open(directory, session_id)
+        return await self._open(directory, _more_directories(asked), session_id)
 
-    async def _open(self, directory: Path, resume: str = "") -> EditorSession:
-        """Refuses as a start at the terminal would."""
+    async def _open(self, directory: Path, more: Sequence[Path], resume: str = "") -> EditorSession:
+        """Refuses as a start at the terminal would. `more`: the other roots of the editor's workspace, which are in
+        zones, or become zones where nobody wrote which zones there are."""
         assert self._client is not None
+        if self._logged_out:
+            raise RpcError(AUTH_REQUIRED, f"you logged out of Forge; authenticate with {_SETUP!r}")
+        zones: list[str] = []
+        if more:
+            try:
+                zones = await run_in_thread(lambda: _zone_overrides(directory, more, self._options.home))
+            except ConfigError as error:
+                raise RpcError(INTERNAL_ERROR, escape_control_chars("\n".join(error.problems))) from None
         if len(self._sessions) + self._opening >= MAX_SESSIONS:
             raise RpcError(INVALID_REQUEST, f"{MAX_SESSIONS} sessions are open here; close one first")
         options = self._options
@@ -250,7 +296,7 @@ class EditorAgent:
                 directory=directory,
                 model=options.model,
                 approval_mode=options.approval,
-                overrides=options.overrides,
+                overrides=[*zones, *options.overrides],
                 home=options.home.path,
                 resume=resume,
                 needs_model=True,
@@ -259,11 +305,13 @@ class EditorAgent:
             session = EditorSession(runtime, self._link(runtime))
             self._opening += 1
             try:
-                await session.open(directory)
+                await session.open([directory, *more])
             finally:
                 self._opening -= 1
         except ConfigError as error:
             raise RpcError(INTERNAL_ERROR, escape_control_chars("\n".join(error.problems))) from None
+        except ModelError as error:  # it has no model, or no key for it
+            raise RpcError(AUTH_REQUIRED, escape_control_chars(error.message)) from None
         except NotTrusted as error:
             raise RpcError(INTERNAL_ERROR, str(error)) from None
         except ForgeError as error:
@@ -283,15 +331,17 @@ class EditorAgent:
 
         return SessionLink(client=self._client, send=send, ask=ask, has_room=connection.has_room)
 
-    def _opened(self, session: EditorSession, answer: Json, asked: Any) -> Reply:
+    async def _opened(self, session: EditorSession, answer: Json, asked: Any) -> Reply:
+        notices = await session.use_servers(_server_entries(asked.mcp_servers or ()))
         session.note_state()
-        then = partial(session.begin, _about_servers(asked.mcp_servers or ()))
-        return Reply({**answer, **session.state()}, then)
+        return Reply({**answer, **session.state()}, partial(session.begin, notices))
 
 
 _Handle = Callable[[EditorAgent, Any], Awaitable[Reply]]
 _REQUESTS: Final[dict[str, tuple[type[BaseModel], _Handle]]] = {
     "initialize": (schema.InitializeRequest, EditorAgent._initialize),
+    "authenticate": (schema.AuthenticateRequest, EditorAgent._authenticate),
+    "logout": (schema.LogoutRequest, EditorAgent._logout),
     "session/new": (schema.NewSessionRequest, EditorAgent._new_session),
     "session/load": (schema.LoadSessionRequest, EditorAgent._load_session),
     "session/resume": (schema.ResumeSessionRequest, EditorAgent._resume_session),
@@ -324,13 +374,55 @@ def checked(model: type[BaseModel], params: Json) -> Any:
 
 def _directory(asked: Any) -> Path:
     """The editor's. Its path is in no message: who sent it knows it."""
-    if asked.additional_directories:
-        raise RpcError(INVALID_PARAMS, "additionalDirectories: a session has the zones of its program, and no others")
     if not os.path.isabs(asked.cwd) or "\0" in asked.cwd:
         raise RpcError(INVALID_PARAMS, "cwd: an absolute path is needed")
     if not os.path.isdir(asked.cwd):
         raise RpcError(INVALID_PARAMS, "cwd: the editor's working directory does not exist")
     return Path(asked.cwd)
+
+
+def _more_directories(asked: Any) -> list[Path]:
+    named = asked.additional_directories or []
+    if len(named) > _MOST_DIRECTORIES:
+        raise RpcError(INVALID_PARAMS, f"additionalDirectories: at most {_MOST_DIRECTORIES}")
+    for at, path in enumerate(named):
+        if not os.path.isabs(path) or "\0" in path:
+            raise RpcError(INVALID_PARAMS, f"additionalDirectories.{at}: an absolute path is needed")
+        if not os.path.isdir(path):
+            raise RpcError(INVALID_PARAMS, f"additionalDirectories.{at}: this directory does not exist")
+    return [Path(os.path.realpath(path)) for path in named]
+
+
+def _zone_overrides(directory: Path, more: Sequence[Path], home: ForgeHome) -> list[str]:
+    """`--set` words for the workspace and a zone for each other root that is in none of the earlier ones, with the name
+    of its directory. None where a program or the person wrote which zones there are: an editor widens no such list.
+    Raises ConfigError."""
+    program = read_program(directory, home, trust_store(home))
+    if [zone.origin for zone in program.zones] != ["default"]:
+        return []
+    zones = {program.zones[0].name: program.root}
+    for path in more:
+        if any(path.is_relative_to(known) for known in zones.values()):
+            continue
+        stem = _ZONE_NAME.sub("-", path.name.lower()).strip("-")[:20] or "root"
+        stem = stem if is_zone_name(stem) else f"root-{stem}"
+        names = (f"{stem}{number}" for number in ("", *(f"-{at}" for at in range(2, _MOST_DIRECTORIES + 2))))
+        zones[next(name for name in names if name not in zones)] = path
+    if len(zones) == 1:
+        return []
+    return [f"sandbox.zones.{name}={json.dumps({'path': str(path), 'mode': 'rw'})}" for name, path in zones.items()]
+
+
+def _auth_methods(*, terminal: bool) -> list[Json]:
+    """How a person gives Forge a model. Keys are typed in a terminal alone: a client keeps what it is told."""
+    by_hand = {
+        "id": _SETUP,
+        "name": "Choose a model and a key",
+        "description": "Run `forge models setup` in a terminal, then come back. A model on this machine needs no key.",
+    }
+    in_terminal = {**by_hand, "id": _SETUP_IN_TERMINAL, "type": "terminal", "args": ["--setup"]}
+    in_terminal["description"] = "Opens a terminal that asks for a provider, a key and a model."
+    return [in_terminal, by_hand] if terminal else [by_hand]
 
 
 def _check_root(root: str, directory: Path) -> None:
@@ -348,13 +440,16 @@ def _listed_root(cwd: str) -> str:
     raise RpcError(INVALID_PARAMS, "cwd: an absolute path is needed")
 
 
-def _about_servers(servers: Sequence[Any]) -> list[str]:
-    """What the person does about MCP servers that the editor names. Only names: the rest may hold secrets."""
-    names = sorted({one_line(str(server.name))[:80] for server in servers})
-    if not names:
-        return []
-    named = ", ".join(f"'{name}'" for name in names[:20])
-    return [
-        f"The editor names MCP servers ({named}). They are pending: Forge starts no server for an editor. To use one, "
-        "run `forge mcp add NAME …` in this directory, then `forge mcp approve NAME`."
-    ]
+def _server_entries(servers: Sequence[Any]) -> dict[str, Json]:
+    """The editor's MCP servers as `.mcp.json` would have them, the last of a name. A kind that Forge does not know is
+    named by its `type`, and shown as one that cannot be used."""
+    entries: dict[str, Json] = {}
+    for server in servers[:_MOST_SERVERS]:
+        kind = getattr(server, "type", "stdio")
+        if kind == "stdio":
+            env = {each.name: each.value for each in server.env}
+            entries[server.name] = {"command": server.command, "args": list(server.args), "env": env}
+        else:
+            headers = {each.name: each.value for each in getattr(server, "headers", ())}
+            entries[server.name] = {"type": kind, "url": getattr(server, "url", ""), "headers": headers}
+    return entries

@@ -41,6 +41,8 @@ class EditorFacts:
     forms: bool = False
     """It shows forms (`elicitation.form`)."""
     urls: bool = False
+    terminals: bool = False
+    """It shows what a command prints as a terminal that the agent feeds (`_meta.terminal_output`)."""
 
     @property
     def ui_name(self) -> str:

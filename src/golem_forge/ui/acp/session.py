@@ -28,6 +28,7 @@ from golem_forge.agent.slash.manual import ordered_manual_tools
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.agent.slash.session_commands import known_models
 from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
+from golem_forge.config.mcp_merge import editor_servers
 from golem_forge.core.errors import ConfigError, ForgeError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
@@ -35,6 +36,7 @@ from golem_forge.core.text import escape_control_chars, one_line, shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import find_session
 from golem_forge.events.serialization import iso_now
+from golem_forge.mcp.client.trust_store import ServerTrustError
 from golem_forge.orchestrator.media import stored_picture
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.zones import USER_TOOLS
@@ -86,7 +88,7 @@ class EditorSession:
         self._runtime = runtime
         runtime.open_page = self._open_page
         self._link = link
-        self._updates = UpdateStream(self)
+        self._updates = UpdateStream(self, terminals=link.client.terminals)
         self._questions = Questions(runtime.bus, link, self._updates, self.page_link, self.cancel)
         self._page: WebAdapter | None = None
         self._page_link = ""
@@ -111,7 +113,8 @@ class EditorSession:
 
     # ---- life
 
-    async def open(self, directory: Path) -> None:
+    async def open(self, directories: Sequence[Path]) -> None:
+        """`directories`: the editor's working directory, and the other roots of its workspace."""
         runtime = self._runtime
         self._forget = [
             runtime.bus.on("*", self._take),
@@ -119,7 +122,8 @@ class EditorSession:
         ]
         try:
             await runtime.initialize()
-            self._check_directory(directory)
+            for directory in directories:
+                self._check_directory(directory)
             self._models = await run_in_thread(lambda: known_models(runtime))  # looks for keys, which may take a moment
             self._title = await run_in_thread(self._recorded_title) if runtime.resumed is not None else ""
         except BaseException:
@@ -129,6 +133,33 @@ class EditorSession:
         chosen = runtime.controller.mode
         self._modes = tuple(mode for mode in _MODE_NAMES if mode is not ApprovalMode.APPROVE_ALL or mode is chosen)
         self.notices += [*runtime.notices, *self._waiting_servers()]
+
+    async def use_servers(self, entries: Mapping[str, Json]) -> list[str]:
+        """The MCP servers that the editor names, as `.mcp.json` would have them. Those that a person approved, byte for
+        byte, can be used; the others wait for `forge mcp approve`. Gives what the person should know about them. Only
+        names: the rest may hold secrets."""
+        if not entries:
+            return []
+        servers, client = self._runtime.servers, self._link.client.name
+        if servers is None:
+            named = ", ".join(f"'{one_line(name)[:80]}'" for name in sorted(entries)[:20])
+            return [f"The editor names MCP servers ({named}). This worker uses none: its file has no `toolsets.mcp`."]
+        program = self._runtime.program
+        specs = editor_servers(entries, client, program.root, program.zones)
+        try:
+            taken = await servers.use_named(specs, client)
+        except ServerTrustError as error:
+            return [f"The MCP servers of the editor cannot be approved: {error.message}"]
+        notices = [f"The editor's MCP server '{name}' is not used: the program has one of that name." for name in taken]
+        for name, spec in specs.items():
+            if name not in taken and spec.problem:
+                notices.append(f"The editor's MCP server '{name}' cannot be used: {spec.problem}")
+            elif name not in taken and not servers.book.approved(spec):
+                notices.append(
+                    f"The editor names the MCP server '{name}'. It is pending: `forge mcp approve {name}` in this "
+                    "directory shows what it would get and lets it start."
+                )
+        return notices
 
     def begin(self, more_notices: Iterable[str] = ()) -> None:
         """The client knows the session: it is told what holds now."""

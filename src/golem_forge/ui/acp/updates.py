@@ -64,6 +64,7 @@ _KINDS_BY_VERB: Final = {
     "exec": "execute", "delete": "delete", "write": "edit", "net": "fetch", "spawn": "other", "read": "read",
 }  # fmt: skip
 """The gravest first: a call has the kind of its gravest effect."""
+_IN_TERMINALS: Final = frozenset({"exec_command", "shell"})
 _COMMAND_ARGUMENTS: Final = ("cmd", "command")
 _PATH_ARGUMENTS: Final = ("path", "file_path", "dir_path")
 
@@ -86,6 +87,9 @@ class ShownCall:
     worker_id: str
     output: str = ""
     """The last of what it printed."""
+    unsent: str | None = None
+    """What a terminal view has not been fed yet; None: the call has no such view."""
+    fed: bool = False
     diffs: list[Json] = field(default_factory=list)
     """What its card showed: a deletion says no more afterwards than that it was done."""
 
@@ -95,6 +99,8 @@ class UpdateStream:
     places: Places
     replayed: bool = False
     """A session that ran before: what a person said is shown too."""
+    terminals: bool = False
+    """The client shows a command as a terminal that is fed here."""
     calls: dict[str, ShownCall] = field(default_factory=dict)
     cost: float | None = None
     _root: str = ""
@@ -184,6 +190,8 @@ class UpdateStream:
         call = self.calls.get(call_id)
         if call is None or not call.output:
             return None
+        if call.unsent is not None:
+            return self._feed(call_id, call) if call.unsent else None
         return self._update(
             "tool_call_update",
             toolCallId=call_id,
@@ -196,7 +204,16 @@ class UpdateStream:
         if call is not None:
             whole = data.get("whole")
             text = whole if isinstance(whole, str) else call.output + str(data["delta"])
+            if call.unsent is not None:
+                new = str(data["delta"]) if not isinstance(whole, str) else whole.removeprefix(call.output)
+                call.unsent = (call.unsent + new)[-MOST_TEXT:]
             call.output = text[-MOST_OUTPUT:]
+
+    def _feed(self, call_id: str, call: ShownCall) -> Json:
+        """Threat: the view is a terminal, and a command's output could steer it: only plain text goes there."""
+        data, call.unsent, call.fed = escape_control_chars(call.unsent or ""), "", True
+        fed = {"terminal_output": {"terminal_id": call_id, "data": data}}
+        return self._update("tool_call_update", toolCallId=call_id, _meta=fed)
 
     def say(self, text: str, message_id: str = "", *, thought: bool = False) -> Json:
         """A message of its own."""
@@ -273,9 +290,11 @@ class UpdateStream:
         call_id = str(data["toolCallId"])
         known = self.calls.get(call_id)
         if known is not None:
-            return self._update("tool_call_update", toolCallId=call_id, status=status)
+            view = self._terminal_view(call_id, known, data) if status == "in_progress" else {}
+            return self._update("tool_call_update", toolCallId=call_id, status=status, **view)
         call = self._remember(call_id, worker_id, data, effects or [])
         locations = self._argument_locations(worker_id, data)
+        view = self._terminal_view(call_id, call, data) if status == "in_progress" else {}
         return self._update(
             "tool_call",
             toolCallId=call_id,
@@ -284,7 +303,19 @@ class UpdateStream:
             status=status,
             rawInput=_bounded(data.get("args")),
             **({"locations": locations} if locations else {}),
+            **view,
         )
+
+    def _terminal_view(self, call_id: str, call: ShownCall, data: Mapping[str, Any]) -> Json:
+        """A command that runs, as a terminal of the client's that Forge feeds. The client starts nothing for it."""
+        if not self.terminals or self.replayed or str(data["toolName"]) not in _IN_TERMINALS:
+            return {}
+        call.unsent = ""
+        members = data.get("args")
+        workdir = members.get("workdir") if isinstance(members, Mapping) else None
+        cwd = self.places.host_path(workdir if isinstance(workdir, str) and workdir else ".", call.worker_id)
+        info = {"terminal_id": call_id, **({"cwd": cwd} if cwd else {})}
+        return {"content": [_terminal(call_id)], "_meta": {"terminal_info": info}}
 
     def _remember(self, call_id: str, worker_id: str, data: Mapping[str, Any], effects: list[str]) -> ShownCall:
         name = str(data["toolName"])
@@ -312,9 +343,19 @@ class UpdateStream:
         diffs, changed = self._changes(value if isinstance(value, Mapping) else {}, event.worker_id)
         content = [] if done else [text_content(f"{status}: {escape_control_chars(str(data.get('error') or ''))}")]
         text = "" if diffs else _result_text(data)
+        ended: Json = {}
+        if call.unsent is not None:
+            if not call.fed and not call.unsent:
+                call.unsent = text
+            if call.unsent:
+                yield self._feed(call_id, call)
+            text = ""
+            content.insert(0, _terminal(call_id))
+            code = value.get("exit_code") if isinstance(value, Mapping) else None
+            ended = {"_meta": {"terminal_exit": {"terminal_id": call_id, "exit_code": code, "signal": None}}}
         content += [text_content(fenced_block(text))] if text else []
         content += (diffs or (call.diffs if done else [])) + self._pictures(data)
-        update = self._update("tool_call_update", toolCallId=call_id, status="completed" if done else "failed")
+        update = self._update("tool_call_update", toolCallId=call_id, status="completed" if done else "failed", **ended)
         if content or call.output:
             update["content"] = content
         if (
@@ -408,6 +449,10 @@ class UpdateStream:
 
 def text_content(text: str) -> Json:
     return {"type": "content", "content": {"type": "text", "text": text}}
+
+
+def _terminal(call_id: str) -> Json:
+    return {"type": "terminal", "terminalId": call_id}
 
 
 def diff_content(path: str, old: Any, new: str) -> Json:

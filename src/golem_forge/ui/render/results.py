@@ -412,7 +412,14 @@ def summary_of(value: Fields) -> str:
 
 
 def note_lines(data: Fields) -> list[Line]:
-    return [*leftover_rows(data), *limit_notes(data)]
+    return [*way_rows(data), *leftover_rows(data), *limit_notes(data)]
+
+
+def way_rows(data: Fields) -> list[Line]:
+    """What would have worked, where a command failed because of its walls: as the model reads it."""
+    ways = _value(data).get("ways")
+    texts = [text for text in ways if isinstance(text, str)] if isinstance(ways, list | tuple) else []
+    return indented([line(one_line(text), "warn") for text in texts])
 
 
 def leftover_rows(data: Fields, least: Severity = Severity.NOTE) -> list[Line]:

@@ -40,6 +40,7 @@ from golem_forge.ui.render.results import (
     limit_notes,
     short_summary,
     summary_of,
+    way_rows,
     worker_words,
 )
 from golem_forge.ui.web.markdown import highlight, language_name, language_of_file, to_html
@@ -374,6 +375,8 @@ def _exec_view(value: Fields) -> View | None:
         text, shortened = shorten_middle(as_json(value["answer"]), MAX_TEXT)
         parts.append({"stream": "answer", "text": text})
         cut = cut or shortened
+    if noted := plain_text(way_rows({"value": value})).strip():
+        parts.append({"stream": "note", "text": noted})
     return {"form": "output", "parts": parts, "cut": cut}
 
 

@@ -180,7 +180,7 @@ async def value_answer(outcome: Outcome, ctx: ToolContext, handles: KeptHandles)
     if result is None:
         return answer | {"value": None}
     blobs = any(isinstance(block, Mapping) and block.get("type") != "text" for block in result.content)
-    if blobs and result.structured is None:
+    if blobs and result.structured is None and result.kind != "file_content":  # of a PDF: its text
         return answer | _parts(result, ctx, handles)
     value = function_value(await _with_whole_text(result, outcome, ctx))
     plain = value if isinstance(value, str) else safe_json(value)[0]

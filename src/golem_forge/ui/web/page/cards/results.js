@@ -205,7 +205,7 @@ const outputBody = (view) =>
     "Output",
     view.maxHeight,
     (view.parts ?? []).map((part) => [
-      part.stream === "stderr" || part.stream === "answer" ? el("p.stream-name", part.stream) : null,
+      ["stderr", "answer", "note"].includes(part.stream) ? el("p.stream-name", part.stream) : null,
       h("pre", { class: part.stream === "stderr" ? "result-text stderr" : "result-text" }, words(part.text ?? "")),
     ]),
   );
