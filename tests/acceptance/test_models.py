@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pexpect
 import pytest
+from tests.acceptance.mcp_bench import McpBench, settled
+from tests.acceptance.user_tools import Bench
 from tests.deadlines import PATIENCE
 from tests.wire.grammar import refuse_or
 from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
+
+from golem_forge.agent.model.xml_model import example_arguments
+from golem_forge.tools.schema import bare_schema, model_schema
 
 Desks = Callable[..., Any]
 KEY = "canary-key-0451-abcdef"
@@ -261,6 +267,59 @@ def test_a_server_that_compiles_schemas_into_a_grammar_takes_every_tool(desk: De
     assert call.status == "input_invalid" and "explanation" in call.error
     told = [message for message in server.requests[1].body["messages"] if message["role"] == "tool"]
     assert "explanation" in json.dumps(told) and "2000" in json.dumps(told)
+
+
+PARAMETERS = [
+    {"name": "word", "type": "string", "description": "d", "required": True},
+    {"name": "count", "type": "integer", "description": "d", "min": 1, "max": 9},
+    {"name": "share", "type": "number", "description": "d"},
+    {"name": "loud", "type": "boolean", "description": "d"},
+    {"name": "kind", "type": "string", "description": "d", "enum": ["a", "b"]},
+    {"name": "words", "type": "array", "items": "string", "description": "d"},
+]
+BOUNDED_SERVER_TOOL = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "maxLength": 5000, "pattern": "^(a|b){1,4000}$"},
+        "many": {"type": "array", "items": {"$ref": "#/$defs/one"}, "maxItems": 3000},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    },
+    "required": ["text"],
+    "$defs": {"one": {"type": "object", "properties": {"id": {"type": "string", "maxLength": 64}}}},
+}
+
+
+@pytest.mark.walls
+async def test_a_converter_makes_a_grammar_of_every_tool_that_a_model_is_sent(mcp_bench: McpBench) -> None:
+    """Native tools, those of a server and of the person: as they are sent, and as they are sent after a refusal. What
+    the converter makes takes arguments that the tool takes."""
+    build_regex = pytest.importorskip("outlines_core.json_schema").build_regex_from_schema
+    mcp_bench.yaml({"echo": mcp_bench.ours("echo.py")})
+    mcp_bench.trust()
+    mcp_bench.approve()
+    tools = Bench(mcp_bench.root / "beside")
+    tools.tools = mcp_bench.home.path / "tools"
+    tools.tool("count-words", "echo 1\n", parameters=PARAMETERS)
+    made = mcp_bench.forge("tools", "activate", "count-words", "--yes")
+    assert made.code == 0, made.err
+    async with mcp_bench.session() as session:
+        await settled(session, "echo")
+        schemas = {tool.name: tool.input_schema for tool in session.catalog}
+    assert {"run_code", "exec_command", "create_custom_tool", "count-words", "echo__add"} <= schemas.keys()
+    schemas["a server's tool with bounds"] = BOUNDED_SERVER_TOOL
+    for name, schema in schemas.items():
+        example = example_arguments(schema)
+        assert example is not None, name
+        bare = bare_schema(schema)
+        typed = all(part.get("type") for part in bare["properties"].values())  # a part without type is any value
+        for sent in (model_schema(schema), bare) if typed else (model_schema(schema),):
+            grammar = build_regex(json.dumps(sent))
+            assert re.fullmatch(grammar, json.dumps(in_order(example, sent))), (name, sent)
+
+
+def in_order(example: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """A grammar wants the properties in the order of their schema."""
+    return {name: example[name] for name in schema.get("properties", ()) if name in example}
 
 
 CHOOSY = """\

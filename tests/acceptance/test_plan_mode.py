@@ -3,15 +3,19 @@ work."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.mcp_bench import McpBench, answering
+from tests.acceptance.user_tools import Bench
 from tests.wire.server import WireCall, WireServer, WireTurn
 
 from golem_forge import tool
 from golem_forge.agent.conversation import Conversation
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.config.approval_modes import ApprovalMode
 
@@ -134,3 +138,106 @@ def test_forge_run_in_plan_mode_prints_a_plan_and_changes_nothing(desk: Desks) -
     assert not (place.root / "greeting.txt").exists()
     [write] = [line for line in dry.out.splitlines() if line.lstrip().startswith("write_file")]
     assert "plan mode changes nothing" in write
+
+
+PROGRAM = """
+import forge_tools
+from forge_tools import call, ToolError
+for name, args in {ways!r}:
+    try:
+        print(name, "ran:", str(call(name, **args))[:80])
+    except ToolError as error:
+        print(name, error.status)
+"""
+MARK = {"path": "/workspace/made.txt", "content": "x"}
+WAYS = [
+    ("write_file", MARK),
+    ("delete_file", {"path": "/workspace/notes.txt"}),
+    ("apply_patch", {"patch": "*** Begin Patch\n*** Add File: made.txt\n+x\n*** End Patch"}),
+    ("exec_command", {"cmd": "touch made.txt"}),
+    ("poke", {}),
+    ("scribe", {}),
+    ("messenger", {}),
+    ("echo__append", {"path": "/workspace/made.txt", "text": "x"}),
+    ("helper", {"input": "write it"}),
+    ("create_custom_tool", {"name": "made", "description": "d", "language": "shell", "source": "echo 1\n"}),
+]
+"""Every kind of tool that could write. `scribe` is a user tool that may write in the zone, `messenger` one that calls
+write_file."""
+NESTED_MAIN = """\
+---
+name: main
+toolsets:
+  filesystem:
+  coding:
+  user_tools:
+  workers: {allow: [helper], approval: {default: preApproved}}
+  mcp: {servers: ["*"]}
+sandbox: {zones: [{name: workspace}]}
+---
+"""
+NESTED_HELPER = (
+    "---\nname: helper\nsandbox: {zones: [{name: workspace}]}\ntoolsets: {filesystem: , code: }\n---\nHelp.\n"
+)
+
+
+@pytest.mark.walls
+@pytest.mark.parametrize("inside", [False, True], ids=["by the model", "inside a program"])
+async def test_nothing_writes_from_inside_anything_else(mcp_bench: McpBench, inside: bool) -> None:
+    """The person says yes to every question, trusts the tools and the server, and allows all by a rule: nothing of it
+    counts in plan mode, whoever calls and however deep."""
+    bench = mcp_bench
+    bench.yaml({"echo": bench.ours("echo.py")})
+    bench.trust()
+    bench.approve()
+    tools = Bench(bench.root / "tools-of")
+    tools.home = bench.home.path
+    tools.tools = bench.home.path / "tools"
+    tools.tool("scribe", "touch /workspace/made.txt\n", zones={"workspace": "rw"})
+    tools.tool("messenger", "forge call write_file --path /workspace/made.txt --content x\n", calls=["write_file"])
+    tools.rules("{tool: '*', verdict: preApproved}")
+    for name, text in {"main.worker": NESTED_MAIN, "helper.worker": NESTED_HELPER, "notes.txt": "old\n"}.items():
+        (bench.workspace / name).write_text(text)
+    bench.trust()
+    for name in ("scribe", "messenger"):
+        activated = bench.forge("tools", "activate", name, "--yes")
+        assert activated.code == 0, activated.err
+    told: dict[str, list[str]] = {"main": [], "helper": []}
+    of_helper = [("write_file", MARK), ("run_code", {"code": PROGRAM.format(ways=WAYS[:2])})]
+
+    def next_turn(request: Any) -> Any:
+        results = getattr(request.messages[-1], "results", ())
+        who = "helper" if "Help." in request.system else "main"
+        told[who] += [f"{each.status.value} {each.text}" for each in results]
+        ways = of_helper if who == "helper" else [("run_code", {"code": PROGRAM.format(ways=WAYS)})] if inside else WAYS
+        return "done" if results else Turn(calls=tuple(TurnCall(tool=name, args=args) for name, args in ways))
+
+    async with WorkerRuntime(
+        bench.workspace / "main.worker",
+        directory=bench.workspace,
+        home=bench.home.path,
+        model=FunctionScript(next_turn),
+        tools=[poke],
+        approval_callback=lambda card: {"approved": True},
+        approval_mode="plan",
+    ) as runtime:
+        detach = answering(runtime.tree, bench.cards, bench.forms)
+        await runtime.refresh()
+        await runtime.turn("try")
+        detach()
+    names = {path.name for path in bench.workspace.iterdir()} - {".git"}  # walls keep one there while commands run
+    assert names == {"forge.yaml", "echo.py", "main.worker", "helper.worker", "notes.txt"}
+    assert sorted(path.name for path in tools.tools.iterdir()) == ["messenger", "scribe"]
+    if inside:
+        statuses = dict(re.findall(r"^(\w+) (\w+)", told["main"][0], re.MULTILINE))
+    else:
+        statuses = {name: text.split()[0] for (name, _), text in zip(WAYS, told["main"], strict=True)}
+    refused = {name: "policy_denied" for name, _ in WAYS}
+    refused |= {
+        "messenger": "execution_failed",
+        "helper": "ran" if inside else "success",
+    }  # their own calls are refused
+    assert {name: statuses.get(name) for name in refused} == refused
+    if not inside:
+        assert "policy_denied: 'write_file' is blocked" in told["main"][WAYS.index(("messenger", {}))]
+    assert told["helper"][0].startswith("policy_denied") and "write_file policy_denied" in told["helper"][1]

@@ -62,6 +62,24 @@ print(say(name="write_file", args={{"path": "x", "content": "1"}}, {claims})["st
     assert len(bench.cards) == 1 and not (bench.workspace / "x").exists()
 
 
+async def test_a_call_in_words_is_the_call_that_was_written(bench: Bench) -> None:
+    """`forge call` stands on a program's PATH too: its options are the arguments, or the call is refused."""
+    (bench.workspace / "sub").mkdir()
+    (bench.workspace / "sub/inner.txt").write_text("1")
+    code = """
+import subprocess
+for words in (["--path", "/workspace/sub"], ["--nowhere", "x"]):
+    ran = subprocess.run(["forge", "call", "list_files", *words], capture_output=True, text=True)
+    print(ran.returncode, ran.stdout.split(), ran.stderr.strip())
+"""
+    async with bench.session() as session:
+        done = await program(session, code)
+        calls = [each for each in recorded(bench, session) if each.tool == "list_files"]
+    listed, refused = done.text.splitlines()[:2]
+    assert listed.startswith("0 ['inner.txt',") and "input_invalid: list_files" in refused, done.text
+    assert [each.args for each in calls] == [{"path": "/workspace/sub"}]
+
+
 async def test_a_token_is_of_one_run_and_not_shown(bench: Bench) -> None:
     async with bench.session() as session:
         first = await program(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from tests.acceptance.mcp_serving import (
 )
 from tests.acceptance.user_tools import Bench
 from tests.deadlines import PATIENCE
+from tests.wire.server import WireServer, WireTurn
 
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
@@ -74,6 +76,43 @@ async def test_a_worker_has_it_with_coding_unless_it_says_off(bench: Bench, tool
     names = await offered(bench)
     assert (CODE in names) is there
     assert "coding" not in toolsets or "exec_command" in names
+
+
+WRITTEN = """\
+Let me count.
+<tool><tool_name>run_code</tool_name><arguments><code><![CDATA[
+from forge_tools import read_file, answer
+words = [word for name in ("a", "b") for word in read_file(path=f"{name}.txt").split() if len(word) < 4 and word > "a"]
+answer(words)
+]]></code></arguments></tool>
+"""
+
+
+async def test_a_model_that_only_writes_text_runs_a_program(bench: Bench) -> None:
+    """In the XML format, with every sign that a program has."""
+    worker = "---\nname: main\ntool_format: xml\ntoolsets: {filesystem: {}, code: {}}\n"
+    worker += "sandbox: {zones: [{name: workspace}]}\n---\nWork.\n"
+    (bench.workspace / "main.worker").write_text(worker)
+    (bench.workspace / "a.txt").write_text("one three\n")
+    (bench.workspace / "b.txt").write_text("two\n")
+    with WireServer([WireTurn(say=WRITTEN), WireTurn(say="Two.")]) as server:
+        bench.home.mkdir(exist_ok=True)
+        address = server.base_url("openai-compatible")
+        (bench.home / "config.yaml").write_text(f"models: {{openai-compatible: {{base_url: '{address}'}}}}\n")
+        trust_store(ForgeHome(bench.home)).give(bench.workspace)
+        async with WorkerRuntime(
+            bench.workspace / "main.worker",
+            directory=bench.workspace,
+            home=bench.home,
+            model="openai-compatible:local",
+            approval_mode="auto_deny",
+        ) as runtime:
+            result = await runtime.turn("how many short words?")
+    assert result.response == "Two.", result
+    first, second = (request.body for request in server.requests)
+    assert "tools" not in first and "run_code" in str(first["messages"][0])
+    told = html.unescape(str(second["messages"][-1]["content"]))
+    assert 'Answer: ["one", "two"]' in told and "[read_file: 2 calls]" in told, told
 
 
 MAIN = """\

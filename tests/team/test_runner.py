@@ -209,6 +209,33 @@ def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is
     assert "ann (cli) approved 'write_file: write /work/a.txt', but the runner had stopped: it did not run" in log
 
 
+@pytest.mark.walls
+def test_a_program_that_waits_for_an_answer_is_held_and_goes_on_where_it_was(program: Program) -> None:
+    """A program is a running call: its session cannot be parked, keeps its slot, and nothing of it runs twice."""
+    worker = program.folder / "main.worker"
+    worker.write_text(worker.read_text().replace("  filesystem: {}\n", "  filesystem: {}\n  code: {}\n"))
+    program.forge("trust", "--yes")
+    code = """
+from forge_tools import effect, write_file
+effect(name="before")
+print(write_file(path="/work/a.txt", content="hello")["path"])
+effect(name="after")
+"""
+    program.play({"calls": [{"tool": "run_code", "args": {"code": code}}]}, {"say": "done"})
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "waiting")
+    store = program.store()
+    assert until(lambda: store.find(session).shown_state == "waiting (held)")
+    assert "waiting (held)" in program.forge("ps") and program.effects() == ["before"]
+    [question] = store.questions()
+    assert question.wire["tool"] == "write_file"
+    store.answer(question.id, {"approved": True}, "bob", "test")
+    program.wait_for(session, "finished")
+    assert program.effects() == ["before", "after"] and (program.folder / "work/a.txt").read_text() == "hello"
+    assert not any(b'"type":"parked"' in line for _, line in store.lines(session))
+
+
 def test_an_answer_for_a_silent_runner_is_refused(program: Program) -> None:
     store = program.store()
     session = program.queue()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
 from golem_forge.core.decisions import Verdict, VerdictSource
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
 from golem_forge.policy.rules.globs import name_glob, path_matches_glob
 
@@ -85,24 +85,18 @@ class ReadyHook:
     """Below the snapshot, where Python finds what those files import."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class HookSet:
     """The hooks of a session."""
 
     hooks: tuple[ReadyHook, ...]
-    _known: dict[tuple[HookPoint, tuple[str, ...]], tuple[ReadyHook, ...]] = field(default_factory=dict)
 
     def at(self, point: HookPoint) -> tuple[ReadyHook, ...]:
         return tuple(each for each in self.hooks if each.hook.on is point)
 
     def for_call(self, point: HookPoint, *names: str) -> tuple[ReadyHook, ...]:
         """Those that speak about a tool of one of these names, whatever its arguments are."""
-        known = self._known.get((point, names))
-        if known is None:
-            known = tuple(each for each in self.at(point) if _names_tool(each.hook, names))
-            if len(self._known) < 10_000:
-                self._known[point, names] = known
-        return known
+        return tuple(each for each in self.at(point) if _names_tool(each.hook, names))
 
 
 def _names_tool(hook: Hook, names: Iterable[str]) -> bool:

@@ -43,6 +43,7 @@ from golem_forge.events.open_questions import TIMEOUT
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
+from golem_forge.team.quotas import SessionSpending
 from golem_forge.team.rows import (
     ANSWERED,
     AUTHOR_ONCE,
@@ -238,6 +239,8 @@ class SessionRun:
                 await asyncio.to_thread(self._store.set_title, lease, redacted)
             if (level := runtime.program.approval.four_eyes) is not None:
                 runtime.tree.four_eyes = Risk(level.value)
+            await asyncio.to_thread(self._store.quotas.release, lease.session)
+            runtime.tree.spending = SessionSpending(self._store.quotas, lease.session)
             self._runtime = runtime
             if self._leaving or self.lost:  # the runner was told to end while the worker started
                 self._leave()

@@ -267,6 +267,16 @@ class SessionCallServer(CallServer):
             return await self._handles.read(said)
         return refusal_answer(Status.INPUT_INVALID, f"there is no request '{escape_control_chars(request.op[:80])}'")
 
+    async def arguments(self, request: CallRequest) -> Any:
+        """Raises ValueError, in words for whoever wrote the call."""
+        if request.words is None:
+            return request.args  # a text is read, and refused, by the path
+        try:
+            tool = await self.find_tool(request.name)
+        except ForgeError:
+            tool = None
+        return {} if tool is None else bind_options(tool.input_schema, words_as_tokens(request.words))
+
     async def answer_of(self, outcome: Outcome, request: CallRequest) -> dict[str, Any]:
         if not request.wants_value:
             return outcome_answer(outcome, request, self.ctx.session_id)
@@ -301,7 +311,7 @@ class ToolCallServer(SessionCallServer):
         try:
             async with asyncio.timeout(max(self._deadline - time.monotonic(), 0)):
                 try:
-                    args = await self._arguments(request)
+                    args = await self.arguments(request)
                 except ValueError as error:
                     return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
                 if request.wants_value:
@@ -311,16 +321,6 @@ class ToolCallServer(SessionCallServer):
         except TimeoutError:
             return refusal_answer(Status.TIMEOUT, "the calling tool has reached its time limit")
         return await self.answer_of(outcome, request)
-
-    async def _arguments(self, request: CallRequest) -> Any:
-        """Raises ValueError, in words for whoever wrote the call."""
-        if request.words is None:
-            return request.args  # a text is read, and refused, by the path
-        try:
-            tool = await self._lookup(request.name)
-        except ForgeError:
-            tool = None
-        return {} if tool is None else bind_options(tool.input_schema, words_as_tokens(request.words))
 
 
 class ReplayingCallServer(CallServer):

@@ -85,7 +85,10 @@ class ProgramCallServer(SessionCallServer):
             why = f"a program may make at most {self.most_calls} calls"
         elif is_reserved(request.name):
             why = f"'{request.name}' is no tool"
-        args = request.args if request.words is None else {}
+        try:
+            args = await self.arguments(request)
+        except ValueError as error:
+            return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
         outcome = await self.ctx.call(request.name, args, refuse=why, whole=request.wants_value)
         self._count(outcome.tool, outcome.status)
         if outcome.stop_turn:
