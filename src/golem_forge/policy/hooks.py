@@ -197,8 +197,8 @@ def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
 
 
 def _json_part(hook: Hook, text: str) -> str:
-    """The answer in what a hook printed; empty: there is none. Threat: a `before_call` hook that prints a line before it
-    refuses, and is taken for one that says nothing. Elsewhere what a hook prints is for the model."""
+    """The answer in what a hook printed; empty: there is none. Threat: a `before_call` hook that prints a line before
+    it refuses, and is taken for one that says nothing. Elsewhere what a hook prints is for the model."""
     if text.startswith("{"):
         return text
     last = text.rpartition("\n")[2].strip() if hook.on is HookPoint.BEFORE_CALL else ""
