@@ -2,7 +2,8 @@
 
 A sync tool is handed to a thread, here and by the peers; a tool that is allowed to block the loop would be no match.
 `add` is declared to touch nothing (`effects=()`), which is so. With the journal off something listens on the bus; with
-it on the journal itself keeps the events, and a listener beside it is a row of its own.
+it on the journal itself keeps the events, and a listener beside it is a row of its own. The last row is a session whose
+hooks speak about other tools, beside one without hooks.
 """
 
 from __future__ import annotations
@@ -21,15 +22,23 @@ JOURNAL_OFF = "journal off"
 JOURNAL_ON = "journal on"
 UNHEARD = "journal off, nobody listening"
 BOTH = "journal on and a listener"
+HOOKED = "hooks for other tools"
+HOOKS = """\
+hooks:
+  - {on: before_call, tools: [exec_command], run: /bin/true}
+  - {on: after_call, tools: [write_file], run: /bin/true}
+"""
 COMPARED = {
     JOURNAL_OFF: tuple(CALLS),
     JOURNAL_ON: (TOOL_MANAGER, OPENAI_AGENTS),
     UNHEARD: (TOOL_MANAGER,),
     BOTH: (TOOL_MANAGER,),
+    HOOKED: (JOURNAL_OFF,),
 }
 GOALS: dict[tuple[str, str], Goal] = {
     **{(JOURNAL_OFF, peer): below_peer() for peer in CALLS if peer != BARE_TOOLSET},
     (JOURNAL_ON, TOOL_MANAGER): at_most(1.5),
+    (HOOKED, JOURNAL_OFF): at_most(1.1),
 }
 
 
@@ -42,6 +51,7 @@ async def rows(pace: Pace) -> list[Row]:
                 JOURNAL_ON: whole_path(function, stack, journal=True, listener=False),
                 BOTH: whole_path(function, stack, journal=True),
                 UNHEARD: whole_path(function, stack, journal=False, listener=False),
+                HOOKED: whole_path(function, stack, journal=False, config=HOOKS),
                 **{name: await setup(function, stack) for name, setup in CALLS.items()},
             }
             for name, call in calls.items():
@@ -52,7 +62,7 @@ async def rows(pace: Pace) -> list[Row]:
                 f"one {kind} call, {ours} (µs)",
                 microseconds[ours],
                 peer=microseconds[peer],
-                peer_name=peer,
+                peer_name="without hooks" if ours is HOOKED else peer,
                 goal=GOALS.get((ours, peer)),
             )
             for ours, peers in COMPARED.items()
@@ -61,9 +71,11 @@ async def rows(pace: Pace) -> list[Row]:
     return found
 
 
-def whole_path(function: Function, stack: AsyncExitStack, *, journal: bool, listener: bool = True) -> Call:
+def whole_path(
+    function: Function, stack: AsyncExitStack, *, journal: bool, listener: bool = True, config: str = ""
+) -> Call:
     add = tool(name="add", needs_approval=False, effects=())(function)
-    path = stack.enter_context(session_with([add], journal=journal, listener=listener)).path
+    path = stack.enter_context(session_with([add], journal=journal, listener=listener, config=config)).path
 
     async def call() -> object:
         return await path.call(ToolCall("add", ARGS))

@@ -27,8 +27,12 @@ def project_and_home() -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def session_with(tools: Iterable[Tool], *, journal: bool, listener: bool = True) -> Iterator[Session]:
+def session_with(tools: Iterable[Tool], *, journal: bool, listener: bool = True, config: str = "") -> Iterator[Session]:
+    """`config`: the person's own config.yaml."""
     with project_and_home() as (project, home):
+        if config:
+            ForgeHome(home).ensure()
+            ForgeHome(home).config.write_text(config)
         session = open_session(project, tools=tools, home=ForgeHome(home), journal=journal)
         if listener:
             session.bus.on("*", lambda event: None)

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import Pace
-from benchmarks.rows import Row, row
+from benchmarks.rows import Row, below, row
 from golem_forge import ApprovalRequest
 from golem_forge.agent.session import open_session
 from golem_forge.storage.home import ForgeHome
@@ -300,11 +300,20 @@ def make_repository(folder: Path) -> Path:
 
 async def rows(pace: Pace) -> list[Row]:
     del pace  # a count is a count
-    found: list[Row] = []
-    for person in PEOPLE:
-        for name, questions in (await count(person)).items():
-            found.append(row(f"questions, {_AMOUNTS[name]} {name}, {person}", len(questions)))
-    return found
+    found = [
+        row(_title(name, person), len(each)) for person in PEOPLE[:3] for name, each in (await count(person)).items()
+    ]
+    return [*found, *await contained_rows()]
+
+
+async def contained_rows() -> list[Row]:
+    """Of the person in the mode `contained`; part of the topic `undo`, too."""
+    counted = await count(PEOPLE[3])
+    return [row(_title(name, PEOPLE[3]), len(each), goal=below(_MOST[name] + 1)) for name, each in counted.items()]
+
+
+def _title(name: str, person: str) -> str:
+    return f"questions, {_AMOUNTS[name]} {name}, {person}"
 
 
 _AMOUNTS: Final = {
@@ -312,6 +321,8 @@ _AMOUNTS: Final = {
     "edits": len(EDITS),
     "shell-like commands": len(SHELL.strip().splitlines()),
 }
+_MOST: Final = {"commands": 12, "edits": 0, "shell-like commands": 3}
+"""Questions in the mode `contained`."""
 
 
 def report(counted: dict[str, dict[str, list[Question]]]) -> dict[str, Any]:

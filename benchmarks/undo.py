@@ -3,7 +3,7 @@ that people would use by hand.
 
 A capture is the first one of a process, with nothing kept before; the zone is scanned already, as walls do that
 anyway. `git add -A` works in a private repository of the same tree, which is how snapshots are made elsewhere. The disk
-row is a sum of file sizes, not a time.
+row is a sum of file sizes, not a time. The last rows count what the mode `contained`, which rests on undo, still asks.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.ours import session_in
+from benchmarks.questions import contained_rows
 from benchmarks.rows import Row, at_most, below, row
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
@@ -157,6 +158,7 @@ async def rows(pace: Pace) -> list[Row]:
             goal=at_most(2),
         ),
         row("disk after 200 turns that rewrite 1 MiB (MiB)", disk / pace.scale, goal=below(210)),
+        *await contained_rows(),
     ]
 
 

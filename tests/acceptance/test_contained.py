@@ -189,3 +189,23 @@ async def test_where_walls_are_off_it_asks_and_says_why_once(project: Path) -> N
     assert told == [
         "The approval mode is contained, but walls are switched off. So Forge asks as in the mode interactive."
     ]
+
+
+@pytest.mark.parametrize("mode", ["contained", "interactive", "strict"])
+async def test_an_undo_shows_its_card_each_time_and_nothing_is_remembered_from_it(
+    project: Path, asked: Any, mode: str
+) -> None:
+    forge_home().ensure()
+    allowed = {"path": "/workspace/**", "access": ["write", "delete"], "verdict": "preApproved"}
+    forge_home().rules.write_text(json.dumps({"rules": [allowed]}))
+    ask = asked({"approved": True, "remember": "session"})
+    async with open_session(project, approval=mode, approval_callback=ask) as session:
+        for _ in range(2):
+            assert (await session.call("write_file", {"path": "made.txt", "content": "x"})).ok
+            before = len(ask)
+            outcome = await session.undo()
+            assert outcome.ok and not (project / "made.txt").exists()
+            (card,) = ask[before:]
+            assert card.payload == "delete /workspace/made.txt" and card.choices == ()
+            assert outcome.decision is not None
+            assert (outcome.decision.answered_by, outcome.decision.remembered) == (AnsweredBy.PERSON, "")

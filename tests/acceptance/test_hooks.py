@@ -19,6 +19,7 @@ from golem_forge.agent.trust import trust_store
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import replace
+from golem_forge.sandbox.undo import zone_history
 from golem_forge.storage.home import forge_home
 
 
@@ -136,6 +137,37 @@ async def test_a_call_that_only_reads_leaves_the_zones_read_only_for_its_hooks(p
         assert said["status"] == "failed" and "exit code 7" in said["reason"]
 
 
+@pytest.mark.parametrize("approval", ["contained", "interactive"])
+async def test_what_cannot_be_undone_is_read_only_for_hooks_where_nobody_is_asked(
+    place: Place, asked: Callable[..., Any], approval: str
+) -> None:
+    (place.root / "big.bin").write_text("11 GB of measurements")
+    tool = place.program("spoils", "#!/bin/sh\ncd $FORGE_DIRECTORY\necho x > a.txt\n(echo x > big.bin) || exit 7\n")
+    place.own({"on": "after_call", "tools": ["write_file", "exec_command"], "run": tool}, undo={"max_file": 16})
+    async with place.session(approval, approval_callback=asked({"approved": True})) as session:
+        assert (await session.call("write_file", {"path": "/workspace/b.txt", "content": "x"})).ok
+        assert (await session.call("exec_command", {"cmd": "touch c.txt"})).ok
+        assert (place.root / "a.txt").read_text() == "x\n"
+        held = approval == "contained"
+        assert (place.root / "big.bin").read_text() == ("11 GB of measurements" if held else "x\n")
+        assert (ran(session)[0]["status"] == "failed") is held
+
+
+@pytest.mark.parametrize("approval", ["contained", "interactive"])
+async def test_where_nothing_can_be_undone_the_zones_are_read_only_for_hooks_in_contained(
+    place: Place, asked: Callable[..., Any], approval: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zone_history, "MOST_ENTRIES", 0)
+    tool = place.program("spoils", "#!/bin/sh\necho x > $FORGE_DIRECTORY/a.txt\n")
+    place.own({"on": "after_call", "tools": ["write_file", "exec_command"], "run": tool})
+    ask = asked({"approved": True})
+    async with place.session(approval, approval_callback=ask) as session:
+        assert (await session.call("write_file", {"path": "/workspace/b.txt", "content": "x"})).ok
+        assert (await session.call("exec_command", {"cmd": "touch c.txt"})).ok
+        assert len(ask) == 2, "nothing is kept here"
+        assert (place.root / "a.txt").read_text() == ("one\n" if approval == "contained" else "x\n")
+
+
 async def test_a_linters_complaint_reaches_the_model_whatever_its_exit_code(place: Place) -> None:
     tool = place.program("lint", "#!/bin/sh\necho 'new.py:1 E225 missing whitespace'\nexit 1\n")
     place.own({"on": "after_call", "tools": ["write_file"], "run": tool, "tell": "model"})
@@ -190,6 +222,25 @@ async def test_a_hook_refuses_with_its_reason(place: Place) -> None:
         outcome = await session.call(*WRITE)
         assert (outcome.status, outcome.code) == (Status.POLICY_DENIED, "BLOCKED")
         assert "not on a Friday" in outcome.error and "[hook policy" in outcome.error
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"verdict": "preApproved", "decision": "block", "reason": "no"}',
+        '{"decision": "block", "reason": "no", "hookSpecificOutput": {"permissionDecision": "allow"}}',
+        'reading the policy …\n{"verdict": "blocked", "reason": "no"}',
+        '\ufeff{"verdict": "blocked", "reason": "no"}',
+        '{"verdict": "allow", "permission": "Never"}',
+    ],
+    ids=["two names", "two places", "after a line", "byte order mark", "a word nobody knows"],
+)
+async def test_the_strictest_of_what_a_hook_says_counts(place: Place, said: str) -> None:
+    tool = place.program("policy", f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
+        assert not (place.root / "new.py").exists()
 
 
 async def test_a_hook_that_wants_to_loosen_is_ignored_with_a_warning(place: Place) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.acceptance.mcp_bench import McpBench
 from tests.acceptance.mcp_serving import activate, served_program, user_tool
+from tests.acceptance.user_tools import yaml_of
 from tests.agent.conftest import Script, calls
 from tests.deadlines import PATIENCE
 
@@ -42,17 +43,34 @@ toolsets:
   filesystem: {}
   exec: {}
   plan: {}
+  code: {}
   user_tools: {approval: {default: preApproved}}
   custom:
     module: ./tools.py
     tools: [double, relay]
     approval: {default: preApproved}
   mcp: {servers: [echo]}
-  workers: {allow: [helper.worker], approval: {default: preApproved}}
+  workers: {allow: [helper.worker, deputy.worker], approval: {default: preApproved}}
 sandbox:
   zones:
     - {name: workspace, mode: rw}
 ---
+"""
+CARRY = """\
+for word; do
+  case $word in --tool=*) tool=${word#--tool=} ;; --args=*) args=${word#--args=} ;; esac
+done
+forge call "$tool" --args-json "$args" 2>&1
+echo "[$?]"
+"""
+"""A user tool that calls another tool."""
+PROGRAM = """\
+import json
+from forge_tools import ToolError, call
+try:
+    call({name!r}, **json.loads({args!r}))
+except ToolError as error:
+    print(error.status, error.text)
 """
 TOOLS = '''\
 from golem_forge import ToolContext
@@ -71,7 +89,7 @@ async def relay(name: str, args: dict, *, ctx: ToolContext) -> str:
 SEES = """#!/usr/bin/env python3
 import json, sys
 told = json.load(sys.stdin)
-if told["tool"] != "relay":
+if told["tool"] not in ("relay", "run_code", "carry", "deputy"):
     sys.stderr.write(f"seen {told['requested']} of {told['caller']}")
     sys.exit(2)
 """
@@ -83,9 +101,19 @@ def program(mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch) -> McpBench:
     monkeypatch.setenv("FORGE_HOME", os.fspath(bench.home.path))
     served_program(bench, worker=WORKER, tools=TOOLS)
     (bench.workspace / "helper.worker").write_text("---\nname: helper\ndescription: Helps.\n---\nHelp.\n")
+    second = WORKER.replace("name: main", "name: deputy").replace(", deputy.worker", "")
+    (bench.workspace / "deputy.worker").write_text(second)
     bench.trust()
     user_tool(bench, "greet")
     activate(bench, "greet")
+    carry = bench.home.path / "tools/carry"
+    carry.mkdir()
+    manifest = {"name": "carry", "description": "Calls another tool.", "version": "1.0.0", "entrypoint": "carry.sh"}
+    texts = [{"name": name, "type": "string", "description": name} for name in ("tool", "args")]
+    named = sorted({name for name, _ in SOURCES.values()})
+    (carry / "tool.yaml").write_text(yaml_of({**manifest, "parameters": texts, "calls": named}))
+    (carry / "carry.sh").write_text(CARRY)
+    activate(bench, "carry")
     check = bench.root / "check"
     check.write_text(SEES)
     check.chmod(0o755)
@@ -167,6 +195,44 @@ async def another_tool(program: McpBench) -> AsyncIterator[Call]:
 
 
 @contextlib.asynccontextmanager
+async def program_code(program: McpBench) -> AsyncIterator[Call]:
+    async with python(program) as outer:
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            status, text = await outer("run_code", {"code": PROGRAM.format(name=name, args=json.dumps(args))})
+            assert status == "success", text
+            inner, _, said = text.partition(" ")
+            return inner, said
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def own_tool(program: McpBench) -> AsyncIterator[Call]:
+    async with python(program) as outer:
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            status, text = await outer("carry", {"tool": name, "args": json.dumps(args)})
+            assert status == "success", text
+            return "policy_denied" if text.rstrip().endswith("[3]") else "ran", text
+
+        yield call
+
+
+@contextlib.asynccontextmanager
+async def deputy(program: McpBench) -> AsyncIterator[Call]:
+    """A worker that another worker's model started."""
+    async with runtime(program, []) as (made, script):
+
+        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+            script._turns += [calls(("deputy", {"input": "go"})), calls((name, args)), "done", "done"]
+            await made.turn("go")
+            return script.results(-2)[0]
+
+        yield call
+
+
+@contextlib.asynccontextmanager
 async def mcp_client(program: McpBench) -> AsyncIterator[Call]:
     async with serve_session(program.workspace, approval="approve_all") as host:
         await host.gathered()
@@ -188,6 +254,9 @@ CALLERS = {
     person: Caller.HUMAN,
     python: Caller.LLM,
     another_tool: Caller.TOOL,
+    program_code: Caller.TOOL,
+    own_tool: Caller.TOOL,
+    deputy: Caller.LLM,
     mcp_client: Caller.MCP,
 }
 

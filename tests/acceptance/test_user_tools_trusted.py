@@ -432,6 +432,27 @@ async def test_c45_an_edit_takes_it_off_the_catalog_and_the_next_call_by_name_sh
         assert len(bench.cards.of_trust()) == asked, "these bytes were trusted before"
 
 
+async def test_the_version_that_was_trusted_stays_callable_while_a_change_is_a_draft(bench: Bench) -> None:
+    folder = bench.tool("x", "echo old\n", parameters=[parameter("who")])
+    before = {"tool_name": "x", "version": "trusted"}
+    async with bench.session() as session:
+        refused = await session.call("run_custom_tool", before)
+        assert refused.status == "tool_not_found" and "no version of it was trusted" in str(refused.error)
+        assert (await run(session, "x")).text == "old\n"
+        asked = len(bench.cards.of_trust())
+        (folder / "x.sh").write_text("echo new\n")
+        bench.cards.yes = False
+        assert (await session.call("x", {})).status == "approval_denied", "the change itself asks"
+        asked += 1
+        bench.cards.yes = True
+        assert (await session.call("run_custom_tool", before)).text == "old\n"
+        (folder / "tool.yaml").write_text("name: x\n  nonsense")
+        assert (await session.call("run_custom_tool", before)).text == "old\n", "no tool at all at the moment"
+        assert len(bench.cards.of_trust()) == asked, "nobody was asked about bytes that they trusted"
+        shutil.rmtree(folder)
+        assert (await session.call("run_custom_tool", before)).status == "tool_not_found", "a removed tool is gone"
+
+
 async def test_c45_an_exec_bit_a_new_file_and_a_permission_are_changes_and_the_card_says_which(bench: Bench) -> None:
     folder = bench.tool("x", "#!/bin/sh\necho hello\n")
     async with bench.session() as session:

@@ -19,6 +19,8 @@ class PathKind(StrEnum):
     FILE = "file"
     LINK = "link"
     DIRECTORY = "directory"
+    SPECIAL = "special"
+    """A FIFO, a socket or a device: nothing of it is kept, and no call's change has it. Undo may find it at a path."""
 
 
 @dataclass(frozen=True, slots=True)

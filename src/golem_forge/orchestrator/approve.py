@@ -242,7 +242,7 @@ class ApprovalStage:
 
     def _offers(self, state: CallState) -> tuple[ApprovalOffer, ...]:
         judged = _judged(state)
-        if judged.decision.only_a_person:
+        if judged.decision.only_a_person or (state.plan is not None and state.plan.undoes_in):
             return ()
         by = judged.decision.decided_by
         rules = self._judge.rules

@@ -49,11 +49,13 @@ if TYPE_CHECKING:
     from golem_forge.orchestrator.record import Recorder
     from golem_forge.orchestrator.scope import CallScope
     from golem_forge.policy.hook_process import HookProcesses
+    from golem_forge.sandbox.undo.coverage import Coverage
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _MOST_RESULT: Final = 16_000
 """Characters of a result that a hook is told."""
 _MOST_AT_ONCE: Final = 20
+_MOST_KNOWN: Final = 10_000
 _TOUCHES_FILES: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
@@ -89,6 +91,7 @@ class CallHooks:
         self._judge = judge
         self._redactor = services.redactor
         self._processes: HookProcesses | None = None
+        self._known: dict[tuple[str, ...], tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]] = {}
 
     @property
     def processes(self) -> HookProcesses:
@@ -104,10 +107,23 @@ class CallHooks:
 
     def before(self, state: CallState) -> tuple[ReadyHook, ...]:
         """Those that may be asked before this call, whatever its arguments are."""
-        return () if self.hooks is None else self.hooks.for_call(HookPoint.BEFORE_CALL, *_names(state))
+        return self._for_call(state)[0]
 
     def after(self, state: CallState) -> tuple[ReadyHook, ...]:
-        return () if self.hooks is None else self.hooks.for_call(HookPoint.AFTER_CALL, *_names(state))
+        return self._for_call(state)[1]
+
+    def _for_call(self, state: CallState) -> tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]:
+        """(before, after). Kept by name: to match every call's would be a sixth of a quick call."""
+        tool, requested = state.tool, state.call.name
+        remote = tool.remote
+        key = (tool.name, requested) if remote is None else (tool.name, requested, remote.server, remote.tool)
+        known = self._known.get(key)
+        if known is None:
+            hooks, names = self.hooks or HookSet(()), _tool_names(tool, str(requested))
+            known = hooks.for_call(HookPoint.BEFORE_CALL, *names), hooks.for_call(HookPoint.AFTER_CALL, *names)
+            if len(self._known) < _MOST_KNOWN:
+                self._known[key] = known
+        return known
 
     def asked_about(self, tool: Tool, requested: str, effects: tuple[Effect, ...] | None) -> tuple[Hook, ...]:
         """The `before_call` hooks that such a call would ask; for explanations."""
@@ -177,19 +193,20 @@ class CallHooks:
             return
         recording = state.recording
         changed = await changes.changed_so_far(recording) if recording is not None else _effect_paths(state)
+        may_write = self.may_write(state)
         for ready in hooks:
             hook = ready.hook
             paths = matching_paths(hook, changed)
             if needs_paths(hook) and not paths:
                 continue
             facts = await self._after_facts(state, outcome, paths)
-            may_write = self.may_write(state)
+            coverage = await self._coverage() if may_write else None
             order = HookOrder(
                 ready=ready,
                 input=hook_input(hook, facts),
                 paths=paths,
-                may_write=may_write,
-                not_kept=await self._not_kept() if may_write else (),
+                may_write=may_write and (coverage is None or not coverage.problem),
+                not_kept=coverage.not_kept if coverage is not None else (),
             )
             started: list[WalledChild] = []
             run = await self.processes.run(order, started)
@@ -220,12 +237,13 @@ class CallHooks:
             "paths": await self.processes.shown_paths(paths[:MOST_PATHS]),
         }
 
-    async def _not_kept(self) -> tuple[Any, ...]:
-        """In the mode `contained`, what could not be undone is read-only for hooks too."""
+    async def _coverage(self) -> Coverage | None:
+        """In the mode `contained`: what could not be undone, which is read-only for hooks too; all of it, where nothing
+        can be kept. None: in another mode a person was asked, or said that nobody is."""
         walls = self._scope.walls
         if walls is None or self._judge.mode is not ApprovalMode.CONTAINED or await walls.level() is not Level.FULL:
-            return ()
-        return (await walls.coverage()).not_kept
+            return None
+        return await walls.coverage()
 
     def notify(self, call_id: str, card: dict[str, Any]) -> None:
         """A person is about to be asked. Nobody waits for these hooks, and nothing that they say counts."""
@@ -281,10 +299,6 @@ class CallHooks:
 
 def _says_something(answer: HookAnswer) -> bool:
     return bool(answer.verdict or answer.to_model or answer.to_person or answer.warnings)
-
-
-def _names(state: CallState) -> tuple[str, ...]:
-    return _tool_names(state.tool, str(state.call.name))
 
 
 def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:

@@ -83,6 +83,8 @@ _PLAN: Final = VerdictSource(
     id="plan",
     reason="the session is in plan mode: read, then propose; nothing is changed until the person says `go`",
 )
+_UNDO: Final = VerdictSource(source="floor", verdict=Verdict.ASK, id="undo", reason="an undo first shows every file")
+"""Whatever rules, grants and memory say of these paths: they were allowed to an agent, and an undo is a person's."""
 _LONG_EVALUATION: Final = (ApprovalMode.STRICT, ApprovalMode.PLAN)
 """Modes in which no decision is made by a tool's definition alone, and none is used again."""
 
@@ -189,6 +191,8 @@ class Judge:
         effects = tool.effects if plan is None else plan.effects
         if self.mode is ApprovalMode.PLAN and ctx.caller is not Caller.HUMAN and not _only_reads(tool, plan, effects):
             handed = (*handed, _PLAN)
+        if plan is not None and plan.undoes_in:
+            handed = (*handed, _UNDO)
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,

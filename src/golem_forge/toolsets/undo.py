@@ -136,7 +136,9 @@ def undo_summary(found: UndoPreview) -> str:
 def _warnings(found: UndoPreview) -> list[str]:
     left = [f"{display_name(one.path)} is left alone: {one.why}" for one in found.steps if not one.selected]
     lost = [f"{display_name(one.path)} cannot be brought back: {one.why}" for one in found.lost]
-    return (left + lost)[:_MOST_NAMED]
+    said = left + lost
+    more = [f"{len(said) - _MOST_NAMED} more paths are not taken back"] if len(said) > _MOST_NAMED else []
+    return said[:_MOST_NAMED] + more
 
 
 def _why_nothing(found: UndoPreview) -> str:

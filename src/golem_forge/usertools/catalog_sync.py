@@ -73,7 +73,7 @@ class UserTools:
             catalog.add(tool)
 
     def own_tools(self) -> tuple[Tool, ...]:
-        run = create_run_custom_tool(self.find, self.names)
+        run = create_run_custom_tool(self.find, self.names, self.find_trusted)
         return (create_create_custom_tool(self._workshop, self._catalog), run) if self._offer.create else (run,)
 
     @property
@@ -107,6 +107,20 @@ class UserTools:
         if self._means_ours(name):
             self._on_placed((name,))
         return user_tool(self._workshop, found, seconds=seconds)
+
+    def find_trusted(self, name: str, seconds: float | None = None) -> Tool | Diagnostic | None:
+        """The version of a tool that was trusted last, while its folder holds a change, or nothing that is a tool.
+        Threat: bytes that nobody agreed to. It is the snapshot of exactly that digest, and its plan asks the store."""
+        if not self._offer.includes(name) or self._workshop.registry.lookup(name) is None:
+            return None
+        if self._is_taken(name):
+            return _name_conflict(name)
+        digest = self._workshop.store.last_trusted(name)
+        entry = self._workshop.registry.version_entry(name, digest) if digest else None
+        if entry is None:
+            return Diagnostic(tool=name, code=DiagnosticCode.UNTRUSTED, message="no version of it was trusted")
+        status = tool_status(self._workshop, entry)
+        return user_tool(self._workshop, entry, seconds=seconds) if status.why is None else status.why
 
     def refresh(self) -> CatalogChanges | None:
         """None: nothing is other than before."""
@@ -158,6 +172,8 @@ class UserTools:
             reason += (
                 f"; a model calls it through {RUN_TOOL_NAME} (tool_name: {entry.name!r}), which asks the person first"
             )
+        if why.code is DiagnosticCode.CHANGED:
+            reason += f"; {RUN_TOOL_NAME} with `version: trusted` runs the version that was trusted"
         return KeptOut(
             mark=(entry.digest, reason),
             reason=reason,

@@ -118,16 +118,24 @@ _RUN_TOOL_SCHEMA: Final[dict[str, Any]] = {
         "tool_name": {"type": "string", "description": "Name of the custom tool"},
         "arguments": {"type": "object", "description": "The tool's own parameters, by name", "default": {}},
         "timeout": {"type": "number", "description": "Seconds; absent, 0 or negative: what the tool's manifest says"},
+        "version": {
+            "enum": ["current", "trusted"],
+            "default": "current",
+            "description": "`trusted`: while its folder holds a change, the version that was trusted last",
+        },
     },
     "required": ["tool_name"],
     "additionalProperties": False,
 }
 
 
-def create_run_custom_tool(find: FindTool, available: AvailableNames) -> Tool:
+def create_run_custom_tool(find: FindTool, available: AvailableNames, find_trusted: FindTool | None = None) -> Tool:
+    """`find_trusted`: the version of a tool that was trusted last, whatever its folder holds now."""
+
     def redirect(args: dict[str, Any]) -> tuple[Tool, dict[str, Any]]:
         name, given, seconds = _read_arguments(args)
-        found = find(name, seconds)
+        before = args.get("version") == "trusted"
+        found = (find_trusted if before and find_trusted is not None else find)(name, seconds)
         if isinstance(found, Tool):
             return found, given
         raise not_found(unavailable_message(name, found, available()))
@@ -158,6 +166,8 @@ def _read_arguments(args: dict[str, Any]) -> tuple[str, dict[str, Any], float | 
     given = {} if given is None else given
     if not isinstance(given, dict):
         raise InputInvalid(f"{RUN_TOOL_NAME}: arguments: must be an object, got {type(given).__name__}")
+    if args.get("version") not in (None, *_RUN_TOOL_SCHEMA["properties"]["version"]["enum"]):
+        raise InputInvalid(f"{RUN_TOOL_NAME}: version: must be current or trusted")
     if seconds is None:
         return name, given, None
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or seconds != seconds:

@@ -157,6 +157,18 @@ class Registry:
         except StoreError:
             return None
 
+    def version_entry(self, name: str, digest: str) -> ToolEntry | None:
+        """An earlier version of a tool, as long as its bytes are in the store, whole, and still a tool."""
+        files = self.version_files(digest)
+        if files is None or MANIFEST_FILE not in files.files:
+            return None
+        try:
+            manifest = read_manifest(files.files[MANIFEST_FILE], folder=name)
+        except Unusable:
+            return None
+        folder = self._home.path / TOOLS / name
+        return ToolEntry(name=name, folder=folder, manifest=manifest, digest=digest, files=files.facts)
+
     def peek(self, digest: str, file: str, limit: int) -> bytes | None:
         """One file of any version that is still in the store, for a list: nobody compared it with the digest."""
         snapshot = self._store.known(digest)

@@ -7,11 +7,13 @@ import mmap
 import os
 import posix
 import shutil
+import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,10 @@ from tests.sandbox.undo.tree import Project, git, snapshot
 
 from golem_forge.config.undo_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
+from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.housekeeping import recover
-from golem_forge.sandbox.undo.restore import PENDING, finish_restores, preview
+from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview
 
 FORGE = str(Path(sys.executable).with_name("forge"))
 TESTS = str(Path(__file__).parents[3])
@@ -45,6 +48,11 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def project(root: Path, tmp_path: Path) -> Project:
     return Project(root, tmp_path / "home")
+
+
+def bound_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
 
 
 def again(project: Project, session: str = "s2") -> Project:
@@ -429,3 +437,42 @@ def test_an_undo_that_was_cut_short_takes_nothing_that_the_person_staged_since(
     git(project.root, "add", "mine.txt")
     finish_restores(project.history)
     assert git(project.root, "ls-files", "mine.txt").strip() == "mine.txt"
+
+
+# a FIFO, a socket or a device is nothing that is kept: undo took it for an empty place and put a file over it
+@pytest.mark.parametrize("make", [os.mkfifo, bound_socket], ids=["fifo", "socket"])
+def test_what_is_no_file_and_stands_in_the_place_of_one_is_left_alone_and_listed(
+    project: Project, make: Callable[[Path], object]
+) -> None:
+    call = project.begin(1)
+    (project.root / "a.txt").unlink()
+    (project.root / "src/b.py").write_text("agent\n")
+    (project.root / "made.txt").write_text("agent\n")
+    project.end(call)
+    for name in ("a.txt", "src/b.py", "made.txt"):
+        (project.root / name).unlink(missing_ok=True)
+        make(project.root / name)
+    left = project.undo(turn=1)
+    assert left == {f"/workspace/{name}": SPECIAL for name in ("a.txt", "src/b.py", "made.txt")}
+    assert not any((project.root / name).is_file() for name in ("a.txt", "src/b.py", "made.txt"))
+    assert all((project.root / name).exists() for name in ("a.txt", "src/b.py", "made.txt"))
+    assert not project.undo(turn=1, also=("/workspace",)), "whoever names it means it"
+    assert (project.root / "a.txt").read_text() == "one\n" and (project.root / "src/b.py").read_text() == "print(1)\n"
+    assert not (project.root / "made.txt").exists()
+
+
+def test_what_appears_while_an_undo_is_carried_out_is_not_overwritten(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = project.begin(1)
+    (project.root / "a.txt").unlink()
+    project.end(call)
+
+    def saved_meanwhile() -> str:
+        (project.root / "a.txt").write_text("the person's\n")
+        return ".forge-0123456789abcdef.tmp"
+
+    monkeypatch.setattr(restoring, "temp_name", saved_meanwhile)
+    assert project.undo(turn=1) == {"/workspace/a.txt": EDITED}
+    assert (project.root / "a.txt").read_text() == "the person's\n"
+    assert sorted(os.listdir(project.root)) == [".git", "a.txt", "src"]

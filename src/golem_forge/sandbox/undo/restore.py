@@ -4,6 +4,7 @@
 several calls become one step for each path: from what stands there now to what stood there before the first of them.
 
     a path that is not what the last of these calls left    was edited since: left alone, unless `also` names it
+    a FIFO, a socket or a device                            left alone, unless `also` names it
     a path that others may have changed                     shown, left alone, unless `also` names it
     a state that was not kept                               cannot be brought back
 
@@ -16,6 +17,7 @@ that are exchanged while it runs; every path is opened below the zone's handle, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -29,7 +31,7 @@ from golem_forge.core.diff import file_diff
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.files import temp_name
-from golem_forge.sandbox.handles import ENTRY, LISTING, Parts
+from golem_forge.sandbox.handles import ENTRY, LISTING, Parts, call_libc
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
@@ -40,7 +42,9 @@ from golem_forge.sandbox.undo.zone_history import ZoneHistory, same_state, zone_
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SHOWN: Final = 1 << 20
+_RENAME_NOREPLACE: Final = 1
 EDITED: Final = "it was changed since"
+SPECIAL: Final = "a FIFO, a socket or a device stands there now"
 
 
 class UndoAction(StrEnum):
@@ -183,7 +187,12 @@ def _step(
             return None
         if then.digest and not then.lost and not history.store.has(then.digest):
             then = replace(then, lost="it is not kept any more (undo.keep, undo.max_disk)")
-        why = EDITED if not same_state(now, left) else f"it may be the work of {', '.join(others)}" if others else ""
+        if now.kind is PathKind.SPECIAL:
+            why = SPECIAL
+        elif not same_state(now, left):
+            why = EDITED
+        else:
+            why = f"it may be the work of {', '.join(others)}" if others else ""
         if then.lost:
             return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
         action = (
@@ -328,10 +337,13 @@ def _carry_out(
                 modes.append((parts, then.mode))
                 continue
             if not same_state(found, now):
-                left[path] = EDITED
+                left[path] = SPECIAL if found.kind is PathKind.SPECIAL else EDITED
                 continue
             try:
                 _put(history, parts, found, then)
+            except FileExistsError:
+                left[path] = EDITED
+                continue
             except OSError as error:
                 left[path] = os.strerror(error.errno or 0).lower()
                 continue
@@ -381,7 +393,7 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
             os.unlink(name, dir_fd=parent.fd)
         return
     if then.kind is PathKind.DIRECTORY:
-        if found.kind in (PathKind.FILE, PathKind.LINK):
+        if found.kind not in (PathKind.ABSENT, PathKind.DIRECTORY):
             os.unlink(name, dir_fd=parent.fd)
         if found.kind is not PathKind.DIRECTORY:
             os.mkdir(name, 0o700, dir_fd=parent.fd)
@@ -405,4 +417,19 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
             os.fchmod(fd, then.mode)
         finally:
             os.close(fd)
-    os.rename(temporary, name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+    if found.kind is PathKind.ABSENT:
+        _rename_to_free_place(parent.fd, temporary, name)
+    else:
+        os.rename(temporary, name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+
+
+def _rename_to_free_place(directory: int, old: str, new: str) -> None:
+    """Raises FileExistsError. Threat: the person saves a file there while the undo is carried out."""
+    try:
+        call_libc("renameat2", directory, os.fsencode(old), directory, os.fsencode(new), _RENAME_NOREPLACE)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EINVAL):  # this file system cannot
+            os.rename(old, new, src_dir_fd=directory, dst_dir_fd=directory)
+            return
+        os.unlink(old, dir_fd=directory)
+        raise

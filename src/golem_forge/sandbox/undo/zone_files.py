@@ -96,6 +96,11 @@ class ZoneFiles:
             return None
         return entry_stat(parts[-1], directory.fd) if parts else None
 
+    def is_special(self, parts: Parts) -> bool:
+        """Whether a FIFO, a socket or a device stands there."""
+        info = self.stat(parts)
+        return info is not None and not any(test(info.st_mode) for test in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
+
     def seen(self, path: bytes) -> Seen | None:
         """None: nothing that is kept stands there."""
         parts = as_parts(path)

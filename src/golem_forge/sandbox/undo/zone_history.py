@@ -210,7 +210,8 @@ class ZoneHistory:
             self._look_at_git()
             return self._known(as_bytes(parts))
         self._update([as_bytes(parts)], anew=True)
-        return self._known(as_bytes(parts))
+        known = self._known(as_bytes(parts))
+        return PathState(PathKind.SPECIAL) if known == ABSENT and self.files.is_special(parts) else known
 
     def _covered(self) -> Iterator[Parts]:
         yield from (as_parts(path) for path, one in self.store.entries() if not one.state.lost)

@@ -227,7 +227,7 @@ def _host_grant(target: str, environment: ExecEnvironment, ctx: ToolContext) -> 
     place = host_and_port(target)
     assert place is not None  # checked when the arguments were
     host, port = place
-    if _is_service(environment, host, port):  # that the call runs means that somebody agreed to this very service
+    if _is_direct(environment, host, port):  # that the call runs means that somebody agreed to this very place
         return HostGrant(host, port, private=True, service=True)
     return HostGrant(host, port, private=ctx.host_rule(host, port).private or is_mirror(host, port))
 
@@ -247,13 +247,15 @@ class _ServiceLog:
             self._ctx.show("serviceReached", {"toolCallId": self._ctx.call_id, "target": target, **last})
 
 
+def _is_direct(environment: ExecEnvironment, host: str, port: int) -> bool:
+    """Of this computer, and reached without the proxy, which Go for one does not ask there. What the proxy has a
+    credential for is reached through it."""
+    return is_own_machine(host) and not environment.walls.credentials_for([HostGrant(host, port)])
+
+
 def _is_service(environment: ExecEnvironment, host: str, port: int) -> bool:
-    """Of this computer, reached directly. A mirror, and what the proxy has a credential for, is reached through it."""
-    return (
-        is_own_machine(host)
-        and not is_mirror(host, port)
-        and not environment.walls.credentials_for([HostGrant(host, port)])
-    )
+    """To be agreed to by itself. A mirror belongs to its group."""
+    return _is_direct(environment, host, port) and not is_mirror(host, port)
 
 
 def _service_warnings(environment: ExecEnvironment, targets: Sequence[str]) -> tuple[str, ...]:

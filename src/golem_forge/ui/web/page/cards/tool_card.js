@@ -114,6 +114,23 @@ const liveOutput = () => {
   };
 };
 
+/* What hooks and a reviewer said of a call, a line each. */
+const SAID = {
+  hookRan: (data) => `hook ${data.hook}: ${data.line}`,
+  reviewed: (data) => `reviewer ${data.reviewer}: ${data.answer}${data.reason ? ` (${data.reason})` : ""}`,
+};
+
+/** @param {string} type @param {any} data of the event */
+export const saidLine = (type, data) => [
+  data.status === "failed" ? el("strong", "Warning ") : null,
+  oneLine(SAID[type](data)),
+];
+
+const saidNode = (said) =>
+  h("ul", { "aria-label": "Said about this call", role: "list" },
+    said.map(({ type, data }) => el("li", saidLine(type, data))),
+  );
+
 const SHORT = 12;
 const LONGEST_SUMMARY = 300;
 const STATES = {
@@ -153,6 +170,7 @@ export const toolCard = (item, ctx) => {
   const took = el("span.tool-took");
   const body = h("div.tool-body", { id, hidden: true });
   const left = h("div.tool-left", { hidden: true });
+  const told = h("div.tool-told", { hidden: true });
   const button = h("button.tool-head", { "aria-expanded": "false", "aria-controls": id },
     mark,
     name,
@@ -162,6 +180,7 @@ export const toolCard = (item, ctx) => {
   );
   const node = h("article.tool-card", { "aria-label": `Tool call ${oneLine(item.name)}` },
     el("h3.tool-title", button),
+    told,
     left,
     body,
   );
@@ -219,6 +238,8 @@ export const toolCard = (item, ctx) => {
     );
     say(about, aboutWords(item, state === "denied" && ctx.store?.questionOf?.(item)));
     say(took, item.result?.view?.took ?? "");
+    told.hidden = !item.said?.length;
+    replace(told, item.said?.length ? saidNode(item.said) : null);
     const found = item.result ? leftoversNode(item.result) : null;
     left.hidden = !found;
     replace(left, found);

@@ -7,7 +7,7 @@ import { approvalCard } from "../cards/approval_card.js";
 import { turnChanges } from "../cards/changes.js";
 import { diffView } from "../cards/diff.js";
 import { formCard } from "../cards/form_card.js";
-import { toolCard } from "../cards/tool_card.js";
+import { saidLine, toolCard } from "../cards/tool_card.js";
 import { commandView, speechView } from "./speech.js";
 import { el, h, replace, say, text } from "../dom.js";
 import { usage, wholeNumber } from "../format.js";
@@ -147,8 +147,8 @@ const NOTICES = {
     return [row(none ? el("strong", "Warning ") : null, parts.filter(Boolean).join("; "))];
   },
   credentialUsed: (data) => [row(`used ${data.variable}: ${data.method} ${data.host}${data.path}`)],
-  hookRan: (data) => [row(data.status === "failed" ? el("strong", "Warning ") : null, `hook ${data.hook}: ${data.line}`)],
-  reviewed: (data) => [row(`reviewer ${data.reviewer}: ${data.answer}${data.reason ? ` (${data.reason})` : ""}`)],
+  hookRan: (data) => [row(saidLine("hookRan", data))],
+  reviewed: (data) => [row(saidLine("reviewed", data))],
   rewound: (data) => {
     const what = [data.conversation ? "conversation" : "", data.files ? "files" : ""].filter(Boolean).join(" and ");
     return [row(el("strong", `Rewound to message ${data.turn}`), `${what}: ${data.message}`)];

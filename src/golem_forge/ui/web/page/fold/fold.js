@@ -3,7 +3,7 @@
    `fold(state, shown)` changes the state and gives the changes, each `{what, …}` (see store.js). An event that was
    folded before changes nothing; types this page does not know are ignored. Everything in the state is bounded. */
 
-import { bounded, CALLS, CHANGES, depthBelow, endTurnChanges, leastOf, list, NOTICES, number, words } from "./items.js";
+import { addSaid, bounded, callKey, CALLS, CHANGES, depthBelow, endTurnChanges, leastOf, list, NOTICES, number, words } from "./items.js";
 import { GONE, MOST_RESOLUTIONS, QUESTIONS } from "./questions.js";
 import { settleAnswer, SPEECH } from "./speech.js";
 
@@ -104,6 +104,7 @@ export const emptyState = () => ({
   prompt: /** @type {{requestId: string, prompt: string} | null} */ (null), // the input that is awaited
   running: new Set(), // calls without a result
   undoes: new Map(), // call → the calls that it took back
+  spoken: new Map(), // call without a card → the keys of what was said of it
   streams: new Map(), // worker → the key of what it streams
   closedStreams: new Set(), // streams whose message has come, or that were withdrawn
   answer: null, // the words that may turn out to be the answer of this turn
@@ -172,10 +173,19 @@ export const merged = (state, page) => {
     if (item.kind === "changes" && item.open && !state.items.has(key)) Object.assign(item, { open: false, least: "summary" });
   for (const item of items.values())
     if (item.kind === "call" && item.parent) item.depth = depthBelow(items, item.parent);
+  for (const [id, keys] of older.spoken) {
+    const call = items.get(callKey(id));
+    if (!call) continue;
+    const lines = keys.map((key) => items.get(key)).filter(Boolean);
+    addSaid(call, lines.map(({ type, data, least }) => ({ type, data, least })), true);
+    for (const key of keys) items.delete(key);
+    older.spoken.delete(id);
+  }
+  const spoken = new Map([...older.spoken, ...state.spoken]);
   const begun = state.begun || older.begun;
   const askedFor = new Map([...older.askedFor, ...state.askedFor]);
   const undoes = new Map([...older.undoes, ...state.undoes]);
-  return { ...state, undoes, items, resolutions, askedFor, running, opening, begun, firstSeq: older.firstSeq || state.firstSeq };
+  return { ...state, undoes, spoken, items, resolutions, askedFor, running, opening, begun, firstSeq: older.firstSeq || state.firstSeq };
 };
 
 /** What is open on an earlier page was answered here, or nobody asks it; a call may run on. */
@@ -193,6 +203,7 @@ const joined = (before, after) => ({
   output: after.output,
   progress: after.progress,
   changed: after.changed ?? before.changed,
-  least: leastOf(before.least, after.failed, after.result?.event?.data),
+  said: [...before.said, ...after.said],
+  least: leastOf(after.least === "summary" && before.least === "normal" ? "summary" : before.least, after.failed, after.result?.event?.data),
   seqs: [...before.seqs, ...after.seqs],
 });

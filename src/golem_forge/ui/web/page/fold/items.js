@@ -65,7 +65,10 @@ export const bounded = (kept, most) => {
 
 /* Calls of tools: one item from `toolStarted` to `toolResult`, with its progress and the end of its output.
 
-   A result whose start this page has not seen (it stands on an earlier page) makes the item itself. */
+   A result whose start this page has not seen (it stands on an earlier page) makes the item itself. What hooks and a
+   reviewer say of a call stands at its card; while there is none, as a notice. */
+const MOST_SAID = 20;
+const MOST_SPOKEN = 500;
 const DEEPEST = 6;
 
 export const callKey = (id) => `t:${id}`;
@@ -74,6 +77,20 @@ export const callKey = (id) => `t:${id}`;
 export const depthBelow = (items, parent) => {
   const above = items.get(callKey(words(parent)));
   return above ? Math.min((above.depth ?? 0) + 1, DEEPEST) : 0;
+};
+
+/** @param {any} call @param {any[]} lines `{type, data, least}` each, in order @param {boolean} [before] */
+export const addSaid = (call, lines, before = false) => {
+  call.said = (before ? [...lines, ...call.said] : [...call.said, ...lines]).slice(-MOST_SAID);
+  if (call.least === "normal" && lines.some((one) => one.least === "summary")) call.least = "summary";
+};
+
+/** The call has a card now. */
+const takeSpoken = (state, call, changes) => {
+  const keys = (state.spoken.get(call.id) ?? []).filter((key) => state.items.has(key));
+  addSaid(call, keys.map((key) => state.items.get(key)).map(({ type, data, least }) => ({ type, data, least })));
+  for (const key of keys) dropItem(state, key, changes);
+  state.spoken.delete(call.id);
 };
 
 /** @type {Record<string, import("./fold.js").Step>} */
@@ -95,6 +112,7 @@ export const CALLS = {
       least: caller === "human" ? "quiet" : "normal",
     });
     if (workerId) item.worker = words(workerId);
+    takeSpoken(state, item, changes);
     state.running.add(toolCallId);
     changes.push({ what: "activity" });
   },
@@ -120,6 +138,7 @@ export const CALLS = {
     const { toolCallId, toolName, args, status } = event.data;
     const key = callKey(toolCallId);
     const item = state.items.get(key) ?? addItem(state, shown, changes, key, "call", blank(toolCallId, toolName, args));
+    takeSpoken(state, item, changes);
     item.result = shown;
     item.failed = status !== "success";
     item.lost = false;
@@ -234,6 +253,7 @@ const blank = (id, name, args) => ({
   lost: false,
   startedAt: null,
   changed: null,
+  said: [],
 });
 
 /** Whoever ran them is gone: no result will come. @param {import("./fold.js").Change[]} changes */
@@ -263,6 +283,22 @@ const notice =
       least,
     });
   };
+
+/** What is said of a call. */
+const spoken = (type, least, state, shown, changes) => {
+  const { data } = shown.event;
+  const id = words(data.toolCallId);
+  const call = state.items.get(callKey(id));
+  if (id && call) {
+    addSaid(call, [{ type, data, least }]);
+    return itemChanged(call, shown, changes);
+  }
+  const key = keyOf(state, "n", shown);
+  addItem(state, shown, changes, key, "notice", { type, data, view: null, least });
+  if (!id) return;
+  state.spoken.set(id, [...(state.spoken.get(id) ?? []), key].slice(-MOST_SAID));
+  bounded(state.spoken, MOST_SPOKEN);
+};
 
 /** One line for a row of them. @param {string} type @param {string} [least] @returns {import("./fold.js").Step} */
 const latest =
@@ -319,10 +355,10 @@ export const NOTICES = {
   credentialUsed: notice("credentialUsed"),
   diffSummary: notice("diffSummary"),
   rewound: notice("rewound", "summary"),
-  reviewed: notice("reviewed"),
+  reviewed: (state, shown, changes) => spoken("reviewed", "normal", state, shown, changes),
   hookRan: (state, shown, changes) => {
     const { line, status } = shown.event.data;
-    if (line) notice("hookRan", status === "failed" ? "summary" : "normal")(state, shown, changes);
+    if (line) spoken("hookRan", status === "failed" ? "summary" : "normal", state, shown, changes);
   },
   diffContent: notice("diffContent"),
   usageUpdated: notice("usageUpdated", "debug"),
