@@ -17,6 +17,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
 from golem_forge.policy.rules.globs import expand_groups, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
+from golem_forge.sandbox.network.proxy import PROXY_PORT
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.environment import with_git_settings
@@ -249,7 +250,9 @@ class _ServiceLog:
 
 def _is_direct(environment: ExecEnvironment, host: str, port: int) -> bool:
     """Of this computer, and reached without the proxy, which Go for one does not ask there. What the proxy has a
-    credential for is reached through it."""
+    credential for is reached through it, and so is a mirror at the proxy's own port."""
+    if port == PROXY_PORT and is_mirror(host, port):
+        return False
     return is_own_machine(host) and not environment.walls.credentials_for([HostGrant(host, port)])
 
 
