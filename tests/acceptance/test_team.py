@@ -503,6 +503,92 @@ async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: An
     assert await viewer.page.get_by_role("button", name=re.compile("New session|End")).count() == 0
 
 
+def asked_alike(team: Team, starter: str, *, risk: str = "low", tool: str = "write_file", number: int) -> str:
+    """A question of a session that no runner of the test takes."""
+    store = team.program.store()
+    program = next(each.id for each in store.projects.all() if each.name == "shop")
+    new = NewSession(facts={}, input="x", title=f"task {number}", person=starter, program=program, label="nobody")
+    lease = store.claim("other", ("nobody",), session_id=store.queue(new))
+    assert lease is not None
+    wire = {"requestId": f"{number:02x}{0:030x}", "tool": tool, "risk": risk, "toolCallId": "c", "fingerprint": tool}
+    wire |= {"type": "tool_call", "description": "d", "args": {}, "payload": "a.txt", "effects": ["write /work/a.txt"]}
+    wire |= {"why": "w", "riskReasons": [], "choices": [], "warnings": [], "workerPath": [{"name": "main"}]}
+    return store.ask(lease, wire, kind="approval", four_eyes=1).id
+
+
+def closed_all(team: Team) -> None:
+    store = team.program.store()
+    for each in store.questions():
+        store.answer(each.id, {"approved": False}, "ann", "test")
+
+
+@browsing
+async def test_an_inbox_of_many_is_narrowed_and_answered_together_on_the_page(team: Team, windows: Any) -> None:
+    closed_all(team)
+    mine = [asked_alike(team, starter, number=number) for number, starter in enumerate(("bob", "bob", "olga"), 1)]
+    other = asked_alike(team, "bob", risk="critical", tool="exec_command", number=9)
+    window = await windows()
+    window.expects("401")
+    await window.open(f"{team.url}/#code={team.tokens['olga']}")
+    page = window.page
+    await page.get_by_role("link", name="Inbox").click()
+    cards = page.locator(".inbox-entry")
+    await cards.nth(3).wait_for()
+    await window.sees("3 questions here ask for the same call.")
+    assert await window.accessible() == []
+    await window.picture("team-inbox-of-many")
+    await page.get_by_label("Risk", exact=True).select_option("critical")
+    await cards.nth(1).wait_for(state="detached")
+    assert await cards.get_attribute("data-id") == other
+    await page.get_by_label("Risk", exact=True).select_option("")
+    await page.get_by_label("Search words, task, person").fill("olga task")
+    await window.sees_not("task 1")
+    assert await cards.get_attribute("data-id") == mine[2]
+    await page.get_by_label("Search words, task, person").fill("no such thing")
+    await window.sees("No open question fits.")
+    await page.get_by_label("Search words, task, person").fill("")
+    await page.get_by_role("button", name="Approve all of these…").first.click()
+    dialog = page.get_by_role("dialog")
+    await dialog.get_by_text("Approve 3 questions?").wait_for()
+    await dialog.get_by_role("button", name="Approve", exact=True).click()
+    await window.sees("2 of 3 questions answered. olga is an author of this session")
+    store = team.program.store()
+    assert [store.question(each).state for each in (*mine, other)] == ["answered", "answered", "open", "open"]  # type: ignore[union-attr]
+    await page.set_viewport_size({"width": 390, "height": 800})
+    assert not await window.overflows()
+    said = team.forge("ann", "inbox", "--risk", "critical", "--project", "shop")
+    assert other[:12] in said and mine[2][:12] not in said
+    assert json.loads(team.forge("olga", "inbox", "--mine", "--json"))[0]["question"] == mine[2]
+    again = asked_alike(team, "bob", number=10)
+    said = team.forge("ann", "inbox", "answer", again, "--approve", "--alike")
+    assert "2 of 2 answered" in said and store.question(mine[2]).person == "ann"  # type: ignore[union-attr]
+    closed_all(team)
+
+
+@browsing
+async def test_a_projects_admin_gives_roles_in_it_on_the_page(team: Team, windows: Any) -> None:
+    window = await windows()
+    window.expects("401")
+    before = len(team.ask("ann", "/api/team/refusals")[1]["rows"])
+    await window.open(f"{team.url}/#code={team.tokens['ada-s']}")
+    page = window.page
+    await page.get_by_role("link", name="Team").click()
+    await window.sees("You are an admin of some projects")
+    await page.get_by_label("Person or @group").fill("mallory")
+    await page.get_by_label("In project").select_option("shop")
+    await page.get_by_label("Is", exact=True).select_option("viewer")
+    await page.get_by_role("button", name="Give role").click()
+    await window.sees("mallory is viewer in shop.")
+    assert await window.accessible() == []
+    await window.picture("team-project-roles")
+    assert team.ask("mallory", "/api/team/sessions")[1]["rows"]
+    await page.get_by_role("button", name="Take the role of mallory in shop back").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await page.get_by_role("button", name="Take the role of mallory in shop back").wait_for(state="detached")
+    assert team.ask("mallory", "/api/team/sessions")[1]["rows"] == []
+    assert len(team.ask("ann", "/api/team/refusals")[1]["rows"]) == before  # the page asks for nothing that is not hers
+
+
 @browsing
 async def test_an_admin_manages_the_team_on_the_page(team: Team, windows: Any) -> None:
     team.ask("vera", "/api/team/people")
@@ -511,8 +597,8 @@ async def test_an_admin_manages_the_team_on_the_page(team: Team, windows: Any) -
     await window.open(f"{team.url}/#code={team.tokens['ann']}")
     await window.page.get_by_role("link", name="Team").click()
     await window.sees("manage people")
-    await window.page.get_by_label("Name").fill("newcomer")
-    await window.page.get_by_label("Role").select_option("operator")
+    await window.page.get_by_label("Name", exact=True).fill("newcomer")
+    await window.page.get_by_label("Role", exact=True).select_option("operator")
     await window.page.get_by_role("button", name="Add").click()
     token = await window.page.locator("code", has_text="forge_").inner_text()
     assert await window.accessible() == []
@@ -600,6 +686,7 @@ MAY: dict[str, tuple[tuple[str, ...], Any]] = {
     "team_remove_schedule": (DO, None),
     "team_send": (DO, {"text": "x"}),
     "team_answer": (DO, {"answer": {}}),
+    "team_answer_alike": (DO, {"approved": False}),
     "act": (DO, {"type": "interrupt", "data": {}}),
     **dict.fromkeys(
         ("team_facts", "team_people", "team_refusals", "team_remove_person", "team_remove_rule", "team_audit"),
@@ -611,9 +698,15 @@ MAY: dict[str, tuple[tuple[str, ...], Any]] = {
     "team_grant": (MANAGE, {"project": "shop", "subject": "nobody", "role": "viewer"}),
     "team_rename_project": (MANAGE, {"name": "no name"}),
     "team_groups": (MANAGE, None),
+    "team_quotas": (SEE, None),
+    "team_set_quota": (MANAGE, {"project": "shop", "person": "nobody", "sessions": 1}),
     "team_change_group": (MANAGE, {"group": "g", "person": "nobody", "member": True}),
 }
 """By operation: who may, and a body. `log_in` and `log_out` are everybody's."""
+
+
+LAST = ("end_session", "team_stop", "team_answer_alike")
+"""After these the question is not open any more."""
 
 
 def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
@@ -624,9 +717,9 @@ def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
     question = team.question(session)
     values = {"id": session, "requestId": question, "handle": "out_000000000000", "seq": "1", "name": "nobody-here"}
     places = [str(team.program.folder), str(team.program.home), str(team.laptop)]
-    for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in ("end_session", "team_stop")):
+    for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in LAST):
         operation = operations[name]
-        path = operation.path.format_map(values | ({"id": question} if name == "team_answer" else {}))
+        path = operation.path.format_map(values | ({"id": question} if name in ANSWERS else {}))
         assert team.ask("", path, body, operation.method)[0] == 401, name
         for who in SEE:
             status, said = team.ask(who, path, body, operation.method)
@@ -641,13 +734,14 @@ def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
                 assert status < 500 and "\x1b" not in json.dumps(said, ensure_ascii=False), (name, forged, status, said)
 
 
+ANSWERS = ("team_answer", "team_answer_alike")
 STORE_WIDE_OPERATIONS = {
     "team_people", "team_refusals", "team_remove_person", "team_add_person", "team_groups", "team_change_group",
     "team_audit", "team_rotate_token", "team_restore_person",
 }  # fmt: skip
 LISTS = {
     "who_am_i", "describe", "list_sessions", "list_questions", "show_inbox", "team_sessions", "team_schedules",
-    "team_questions", "team_runners", "team_rules", "team_projects",
+    "team_questions", "team_runners", "team_rules", "team_projects", "team_quotas",
 }  # fmt: skip
 
 
@@ -659,9 +753,9 @@ def test_every_operation_by_somebody_who_has_a_role_in_one_project(team: Team) -
     question = team.question(session)
     values = {"id": session, "requestId": question, "handle": "out_000000000000", "seq": "1", "name": "shop"}
     like = {"vic": "vera", "omar": "olga", "ada-s": "ann"}
-    for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in ("end_session", "team_stop")):
+    for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in LAST):
         operation = operations[name]
-        path = operation.path.format_map(values | ({"id": question} if name == "team_answer" else {}))
+        path = operation.path.format_map(values | ({"id": question} if name in ANSWERS else {}))
         status, said = team.ask("mallory", path, body, operation.method)
         assert (status == 200) == (name in LISTS) and status not in (201, 202, 204, 401, 500), (name, status, said)
         assert session not in json.dumps(said).replace(path, "") or status == 404, (name, said)

@@ -20,7 +20,7 @@ from golem_forge.team.people import (
     find_person,
     token_hash,
 )
-from golem_forge.team.rows import Append, Lease, NewSession
+from golem_forge.team.rows import Append, Lease, NewSession, QuestionFilter
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.shared_rules import StoreRules
 from golem_forge.team.store import Store
@@ -364,3 +364,97 @@ def test_whoever_only_looks_denies_without_a_word_or_interrupts_is_no_author(sto
 
 def test_risks_are_those_of_the_card() -> None:
     assert [risk.value for risk in Risk] == ["low", "medium", "high", "critical"]
+
+
+def like(number: int, **changed: Any) -> dict[str, Any]:
+    """A question as a runner asks it, about a call that another session makes too."""
+    wire = {"requestId": f"q{number}", "tool": "write_file", "risk": "medium", "toolCallId": "c", "fingerprint": "f1"}
+    return {**wire, "payload": "a.txt", "diff": "+one", "effects": ["write /work/a.txt"], "choices": OFFERS, **changed}
+
+
+def test_an_inbox_of_many_is_filtered_searched_and_read_in_pages(store: Store) -> None:
+    who = person(store, "pat", Role.VIEWER)
+    for number, (starter, program, changed) in enumerate(
+        (
+            ("pat", "shop", {}), ("bob", "shop", {"risk": "high"}), ("bob", "bank", {"tool": "exec_command"}),
+            ("bob", "bank", {"workerPath": [{"name": "main"}, {"name": "helper"}]}),
+        )
+    ):  # fmt: skip
+        store.ask(started(store, starter, program), like(number, **changed), kind="approval")
+
+    def found(**wanted: Any) -> list[str]:
+        return [each.id for each in who.questions(wanted=QuestionFilter(**wanted))]
+
+    assert found() == ["q0", "q1", "q2", "q3"]
+    assert (found(mine=True), found(risk="high"), found(tool="exec_command")) == (["q0"], ["q1"], ["q2"])
+    assert (found(worker="helper"), found(project="bank")) == (["q3"], ["q2", "q3"])
+    assert (found(words="BOB exec"), found(words="100% _"), found(words="'; DROP")) == (["q2"], [], [])
+    assert found(project="bank", words="bob", tool="write_file") == ["q3"]
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE questions SET asked = asked - 7200 WHERE id = 'q1'")
+    assert (found(older_s=3600), found()[0]) == (["q1"], "q1")
+    pages, after = [], ""
+    while page := [each.id for each in who.questions(limit=2, wanted=QuestionFilter(after=after))]:
+        pages.append(page)
+        after = page[-1]
+    assert pages == [["q1", "q0"], ["q2", "q3"]]
+    kim = person(store, "kim", Role.NONE)
+    store.projects.grant("shop", "kim", "viewer")
+    assert [each.id for each in kim.questions()] == ["q1", "q0"]
+    for project in ("bank", "nowhere"):
+        with pytest.raises(TeamError, match="no project"):
+            kim.questions(wanted=QuestionFilter(project=project))
+    assert [(each.starter, each.task, each.program) for each in kim.questions(limit=1)] == [("bob", "go", "shop")]
+
+
+def test_questions_that_are_alike_are_answered_together_and_each_is_judged(store: Store) -> None:
+    """One answer row each. What shows something else is not alike; what four eyes forbid stays open."""
+    who = person(store, "pat", Role.OPERATOR)
+    sessions = [started(store, starter, "shop") for starter in ("bob", "eve", "pat")]
+    for number, lease in enumerate(sessions):
+        store.ask(lease, like(number), kind="approval", four_eyes=1)
+    others: list[dict[str, Any]] = [
+        {"diff": "+two"}, {"fingerprint": "f2"}, {"payload": "b.txt"}, {"risk": "high"}, {"warnings": ["new"]},
+        {"tool": "edit_file"}, {"fingerprint": ""},
+    ]  # fmt: skip
+    for number, changed in enumerate(others, start=10):
+        store.ask(started(store, "bob", "shop"), like(number, **changed), kind="approval")
+    store.ask(started(store, "bob", "bank"), like(30), kind="approval")
+    first = who.find_question("q0")
+    assert [each.id for each in who.questions(wanted=QuestionFilter(same=first.same))] == ["q0", "q1", "q2"]
+    for answer in ({"approved": True, "args": {}}, {"approved": True, "choice": "write:session"}):
+        with pytest.raises(TeamError, match="answered with yes or no"):
+            who.answer_alike("q0", answer)
+    with pytest.raises(TeamError, match="may not answer"):
+        person(store, "vic", Role.VIEWER).answer_alike("q0", {"approved": True})
+    said = who.answer_alike("q1", {"approved": True})
+    assert [(each.question, each.state) for each in said] == [("q1", "answered"), ("q0", "answered"), ("q2", "")]
+    assert "pat is an author of this session" in said[2].problem
+    assert {each.id for each in store.questions(state="open")} == {"q2", "q30", *(f"q{n}" for n in range(10, 17))}
+    told = store.accounts.audit.records()
+    answers = [(each.data["question"], each.session) for each in told if each.kind == "answer"]
+    assert answers == [("q1", sessions[1].id), ("q0", sessions[0].id)]
+    assert [each["action"] for each in store.accounts.refusals()] == ["answer (four eyes)", "answer"]
+    with pytest.raises(TeamError, match="was answered already by pat"):
+        who.answer_alike("q0", {"approved": False})
+    with pytest.raises(TeamError, match="author of this session"):
+        who.answer_alike("q2", {"approved": True})
+    assert [each.state for each in who.answer_alike("q2", {"approved": False})] == ["answered"]
+
+
+def test_nobody_answers_what_is_alike_in_a_project_that_is_not_theirs(store: Store) -> None:
+    """Also where a runner says that it is the same call."""
+    kim = person(store, "kim", Role.NONE)
+    for number, program in enumerate(("shop", "bank")):
+        store.ask(started(store, "bob", program), like(number), kind="approval")
+    store.projects.grant("shop", "kim", "operator")
+    store.projects.grant("bank", "kim", "viewer")
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE questions SET same = 'x'")
+    said = kim.answer_alike("q0", {"approved": True})
+    assert [(each.question, each.state) for each in said] == [("q0", "answered"), ("q1", "")]
+    assert "may not answer" in said[1].problem
+    store.projects.grant("bank", "kim", "none")
+    with pytest.raises(TeamError, match="no question"):
+        kim.answer_alike("q1", {"approved": True})
+    assert [each.id for each in store.questions()] == ["q1"]

@@ -26,7 +26,7 @@ from tests.team.moved_clock import MovedClock
 from golem_forge.config.store_block import NotifyHook
 from golem_forge.core.errors import ConfigError
 from golem_forge.team.database import Database
-from golem_forge.team.rows import Lease, NewSession, SessionEnding
+from golem_forge.team.rows import Lease, NewSession, SessionEnding, program_id
 from golem_forge.team.store import Store
 from golem_forge.team.webhooks import Outbox, Webhook, WebhookDelivery, WebhookSender, read_webhooks
 
@@ -393,3 +393,27 @@ def test_the_same_webhook_twice_is_refused_and_nothing_shows_its_secret(monkeypa
     assert SECRET not in repr(read_webhooks([one]))
     with pytest.raises(ConfigError, match="cannot be used: a host that is a number"):
         read_webhooks([NotifyHook(webhook="https://0x7f.1/", secret="env:HOOK_SECRET", origin="config.yaml:1")])
+
+
+def test_a_hook_is_told_of_its_own_projects_alone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a program's forge.yaml of that program, whatever it asks for; one of an account of those that it names."""
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    said = {
+        "all": NotifyHook(webhook="https://a.example/", secret="env:HOOK_SECRET"),
+        "bank": NotifyHook(webhook="https://b.example/", secret="env:HOOK_SECRET", projects=("Bank",)),
+        "own": NotifyHook(webhook="https://c.example/", secret="env:HOOK_SECRET", folder=tmp_path / "shop"),
+        "greedy": NotifyHook(
+            webhook="https://d.example/", secret="env:HOOK_SECRET", folder=tmp_path / "shop", projects=("bank",)
+        ),
+    }
+    hooks = dict(zip(said, read_webhooks(list(said.values())), strict=True))
+    store.outbox = Outbox(store.database, list(hooks.values()))
+    for name in ("shop", "bank"):
+        new = NewSession(facts={}, input="x", title=name, program=program_id(tmp_path / name), project=name)
+        lease = store.claim("runner", (), session_id=store.queue(new))
+        assert lease is not None
+        store.end(lease, "finished")
+    told = {name: {json.loads(each.body)["title"] for each in store.outbox.take(hook)} for name, hook in hooks.items()}
+    assert told == {"all": {"shop", "bank"}, "bank": {"bank"}, "own": {"shop"}, "greedy": set()}

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import Request, TokenUsage
@@ -42,6 +42,17 @@ class BudgetExceeded(ForgeError):
         text = f"budget exceeded: {limit} {_number(allowed)} (used {_number(used)})"
         super().__init__(text, status=Status.POLICY_DENIED, code="BUDGET_EXCEEDED")
         self.limit = limit
+
+
+class SpendingGate(Protocol):
+    """Money that sessions share: how much of it a request may take. Asked before each request of a session."""
+
+    async def hold(self, least: float | None, wanted: float) -> float | None:
+        """Sets aside up to `wanted`, not less than `least`; None: nothing is bounded. `least` None: the price of the
+        model is not known. Raises ForgeError."""
+        ...
+
+    async def settle(self, held: float, cost: float) -> None: ...
 
 
 class Budget:
@@ -96,7 +107,7 @@ class Budget:
         self.check_time()
         self._check("max_requests", 1)
         self._check("max_tokens", estimated_input + max_output)
-        self._check("max_cost_usd", _worst_cost(estimated_input, max_output, price))
+        self._check("max_cost_usd", worst_cost(estimated_input, max_output, price))
 
     def fit_output(self, estimated_input: int, wanted: int, price: Price | None = None) -> int:
         """The most output, up to `wanted`, that a request may still ask for. Refuses where that is next to nothing."""
@@ -105,7 +116,7 @@ class Budget:
             fits = min(fits, payer._room("max_tokens") - estimated_input)
         output = price.at(estimated_input).output if price is not None else 0.0
         if output > 0 and (payer := self._payer("max_cost_usd")) is not None:
-            left = payer._room("max_cost_usd") - _worst_cost(estimated_input, 0, price)
+            left = payer._room("max_cost_usd") - worst_cost(estimated_input, 0, price)
             fits = min(fits, left * 1_000_000 / output)
         usable = max(int(fits), min(wanted, MIN_OUTPUT))
         self.check_request(estimated_input, usable, price)
@@ -119,7 +130,7 @@ class Budget:
         hold = BudgetHold(self)
         hold._take("max_requests", 1)
         hold._take("max_tokens", estimated_input + max_output)
-        hold._take("max_cost_usd", _worst_cost(estimated_input, max_output, price))
+        hold._take("max_cost_usd", worst_cost(estimated_input, max_output, price))
         try:
             yield hold
         finally:
@@ -238,7 +249,7 @@ class BudgetHold:
         self._taken.clear()
 
 
-def _worst_cost(estimated_input: int, max_output: int, price: Price | None) -> float:
+def worst_cost(estimated_input: int, max_output: int, price: Price | None) -> float:
     """All of the input may be new to the provider's cache, which some charge for."""
     if price is None:
         return 0.0
@@ -278,6 +289,8 @@ def check_priced(limits: BudgetLimits, model: str, find_price: Callable[[], Pric
 
 
 ASSUMED_CONTEXT_WINDOW: Final = 128_000
+COMPACT_CONTEXT: Final = 16_384
+"""Tokens. Up to this context a model gets the compact prompt and fewer definitions: a seventh of it would be gone."""
 """For a model whose window nobody knows and whose worker sets no `max_context_tokens`."""
 _BYTES_PER_TOKEN: Final = 3.5
 """English prose is nearer to 4 and code nearer to 3; an estimate that guards a limit errs on the high side."""

@@ -21,7 +21,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from golem_forge.agent.budget import Budget, Estimator, Meter, clamp_usage, cost_of
+from golem_forge.agent.budget import MIN_OUTPUT, Budget, Estimator, Meter, clamp_usage, cost_of, worst_cost
 from golem_forge.agent.history import KEEP_LAST_ON_REQUEST, Compacted, History, compact
 from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import (
@@ -107,6 +107,8 @@ class Dialogue:
     bare_schemas: set[str] = field(default_factory=set)
     """Names of models whose server refused a schema: their requests carry bare ones from then on."""
     _estimator: Estimator = field(default_factory=Estimator)
+    _unsettled: float = 0.0
+    """What requests took that is not noted yet where sessions share their money."""
     _counted_more: float = 1.0
     """How many times as many tokens the provider counted for the last request as were estimated; never less than 1."""
 
@@ -258,12 +260,32 @@ class Dialogue:
         return completed
 
     async def _paid(self, request: Request, streamed: _Streamed, show: ShowEvent) -> Completed:
-        """Asks for no more output than the budget has room for, and sets that aside until the answer is there. What
-        failed or was stopped on the way is paid for all the same."""
+        """Asks for no more output than the budget has room for, and the money that sessions share."""
         estimated = self._estimator.tokens(request)
         estimate = int(estimated * self._counted_more)
         most = min(request.max_output_tokens or self.model.max_output_tokens, self.model.max_output_tokens)
         output = self.budget.fit_output(estimate, most, self.price)
+        if (gate := self.scope.state.spending) is None:
+            return await self._within_budget(request, streamed, show, (estimated, estimate, output))
+        least = worst_cost(estimate, min(output, MIN_OUTPUT), self.price) if self.price is not None else None
+        held = await gate.hold(least, worst_cost(estimate, output, self.price))
+        if held is not None and self.price is not None and (each := self.price.at(estimate).output) > 0:
+            room = int((held - worst_cost(estimate, 0, self.price)) * 1_000_000 / each)
+            output = min(output, max(room, MIN_OUTPUT))
+        self._unsettled = 0.0 if held is None else self._unsettled
+        try:
+            return await self._within_budget(request, streamed, show, (estimated, estimate, output))
+        finally:
+            if held is not None:
+                cost, self._unsettled = self._unsettled, 0.0
+                await asyncio.shield(asyncio.ensure_future(gate.settle(held, cost)))
+
+    async def _within_budget(
+        self, request: Request, streamed: _Streamed, show: ShowEvent, tokens: tuple[int, int, int]
+    ) -> Completed:
+        """Sets the budget for it aside until the answer is there. What failed or was stopped on the way is paid for all
+        the same. `tokens`: of the input, as estimated and as the last answers make it likely, and of the output."""
+        estimated, estimate, output = tokens
         with self.budget.hold_request(estimate, output, self.price) as hold:
 
             def observe(event: ModelEvent | DiscardedAttempt | SchemaRefused) -> None:
@@ -333,6 +355,7 @@ class Dialogue:
 
     def _tell_usage(self, request_id: str, usage: TokenUsage) -> None:
         event = self.meter.updated(request_id=request_id, worker_id=self.scope.id, usage=usage, price=self.price)
+        self._unsettled += event.cost or 0.0
         self.scope.state.bus.emit(event, worker_id=self.scope.id)
 
 

@@ -48,6 +48,7 @@ from golem_forge.sandbox.walls.environment import EnvBlock, make_env_block, reda
 from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
+    from golem_forge.agent.budget import SpendingGate
     from golem_forge.policy.reviewer import Reviewer
 
 _MIN_SECRET_LENGTH = 8
@@ -83,6 +84,8 @@ class SessionState(SessionServices):
     """Opened dry in a home without tools: whether an empty directory stands in for `/user_tools`."""
     depth: int = 0
     """Of its first worker."""
+    spending: SpendingGate | None = None
+    """Of a session that shares its money with others."""
     end_telemetry: Callable[[], None] | None = None
     """Ends the session's spans; None: nobody asked for OpenTelemetry."""
     _closed: bool = False

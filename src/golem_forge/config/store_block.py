@@ -145,7 +145,13 @@ def _is_variable(value: Any) -> bool:
 STORE_KEYS: Final[dict[str, Check]] = {
     "notify": list_of(
         MappingSchema(
-            {"webhook": _hook_address, "secret": _secret, "on": list_of(one_of(*NOTIFY_ON)), "allow_private": flag},
+            {
+                "webhook": _hook_address,
+                "secret": _secret,
+                "on": list_of(one_of(*NOTIFY_ON)),
+                "projects": list_of(text),
+                "allow_private": flag,
+            },
             required=("webhook", "secret"),
         )
     ),
@@ -186,6 +192,10 @@ class NotifyHook:
     on: tuple[str, ...] = NOTIFY_ON
     allow_private: bool = False
     """Whether the address may be one of this machine or of a local network."""
+    projects: tuple[str, ...] = ()
+    """Names: it is told of their sessions alone; empty: of all."""
+    folder: Path | None = None
+    """Of the program whose forge.yaml has it: it is told of that program's sessions alone."""
     origin: str = ""
 
     def url(self, environ: Mapping[str, str] = os.environ) -> str:
@@ -298,7 +308,11 @@ def effective_store(project: ConfigLayer, person: ConfigLayer) -> StoreSettings:
         values |= {"labels": tuple(runner["labels"])} if "labels" in runner else {}
         origins |= {name: layer.at("store", name) for name in block}
         notify += [
-            NotifyHook(**{**each, "on": tuple(each.get("on", NOTIFY_ON))}, origin=layer.at("notify", number))
+            NotifyHook(
+                **{**each, "on": tuple(each.get("on", NOTIFY_ON)), "projects": tuple(each.get("projects", ()))},
+                folder=layer.folder if layer is project and not is_override(layer.at("notify")) else None,
+                origin=layer.at("notify", number),
+            )
             for number, each in enumerate(layer.values.get("notify") or ())
         ]
         if said := dict(layer.block("oidc")):

@@ -8,7 +8,7 @@ All methods block; they are called in threads. Who may call them is judged in `p
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +24,8 @@ _PERSON: Final = ("name", "role", "token", "created", "expires", "issuer", "subj
 SIGN_IN_DOOR: Final = "sign-in"
 SIGNED_IN: Final = "oidc:"
 """Begins the key of somebody who signs in elsewhere, where others have the hash of a token: no hash begins so."""
+_RESTORED: Final = "restored "
+"""Before the key of somebody who was removed and may come back: they have their name again."""
 
 
 class SignedIn(NamedTuple):
@@ -142,6 +144,12 @@ class Accounts:
                 {"name": who.name},
             ).fetchone()
             name = f"{who.name[:50]}-{who.key[-12:]}" if taken else who.name
+            # Threat: an author of a session who comes back under another name could approve its calls.
+            was = connection.execute("SELECT name FROM revoked WHERE token = :key", {"key": _RESTORED + who.key})
+            if (before := was.fetchone()) is not None:
+                connection.execute("DELETE FROM revoked WHERE token = :key", {"key": _RESTORED + who.key})
+                has = connection.execute("SELECT 1 FROM people WHERE lower(name) = lower(:name)", {"name": before[0]})
+                name = name if has.fetchone() else str(before[0])
             connection.execute(
                 "INSERT INTO people (name, role, token, created, issuer, subject) VALUES (:name, :role, :key, @now, "
                 ":issuer, :subject)",
@@ -152,11 +160,12 @@ class Accounts:
         return name
 
     def restore_person(self, name: str, by: Actor = NOBODY) -> None:
-        """Lets somebody in again who signs in elsewhere. Raises TeamError."""
+        """Lets somebody in again who signs in elsewhere, with their name and the role that their groups give them; what
+        they had in projects and groups here is gone. Raises TeamError."""
         with self.database.transaction() as connection:
             restored = connection.execute(
-                "DELETE FROM revoked WHERE name = :name AND substr(token, 1, :length) = :prefix",
-                {"name": name, "prefix": SIGNED_IN, "length": len(SIGNED_IN)},
+                "UPDATE revoked SET token = :mark || token WHERE name = :name AND substr(token, 1, :length) = :prefix",
+                {"mark": _RESTORED, "name": name, "prefix": SIGNED_IN, "length": len(SIGNED_IN)},
             ).rowcount
             if restored:
                 record(connection, "person restored", *by, {"name": name})
@@ -205,7 +214,8 @@ class Accounts:
         """A rule that counts on every runner, in one project or in all; gives its id. The same words again are the same
         rule."""
         with self.database.transaction() as connection:
-            return insert_rule(connection, rule, person, project)
+            insert_rules(connection, [(rule, person, project)])
+        return _id_in_log(rule)
 
     def rules(self) -> list[dict[str, Any]]:
         """Oldest first: `id`, `rule`, `person` (its author), `created`, `project` (empty: all)."""
@@ -218,7 +228,7 @@ class Accounts:
     def remove_rule(self, rule_id: str, projects: Collection[str] | None = None, *, by: Actor = NOBODY) -> None:
         """By the id that the log says, or by that of its row. `projects`: only one of these."""
         with self.database.transaction() as connection:
-            rows = connection.execute("SELECT id, rule, project FROM rules").fetchall()
+            rows = connection.execute("SELECT id, rule, project FROM rules ORDER BY id").fetchall()
             known = [each for each in rows if projects is None or each[2] in projects]
             removed = [(row, where) for row, rule, where in known if rule_id in (row, _id_in_log(json.loads(rule)))]
             for row, _ in removed:
@@ -236,19 +246,26 @@ def _id_in_log(written: Mapping[str, Any]) -> str:
     return given if isinstance(given, str) and given else rule_id(dict(written))
 
 
-def insert_rule(connection: StoreConnection, rule: Mapping[str, Any], person: str, project: str = "") -> str:
-    """In a transaction of the caller's."""
-    words = json.dumps(dict(rule), sort_keys=True)
-    row_id = sha256(f"{words}{project}".encode()).hexdigest()[:16]
-    added = connection.execute(
-        "INSERT INTO rules (id, rule, person, created, project) VALUES (:id, :rule, :person, @now, :project) "
-        "ON CONFLICT DO NOTHING",
-        {"id": row_id, "rule": words, "person": person, "project": project},
-    ).rowcount
-    connection.notify(CHANNEL, "")
-    if added:
+def insert_rules(connection: StoreConnection, rules: Iterable[tuple[Mapping[str, Any], str, str]]) -> None:
+    """(rule, author, project) each, in a transaction of the caller's. By their ids, and the audit last: two that keep
+    the same rules at once do not wait for each other in a circle."""
+    rows: dict[str, tuple[Mapping[str, Any], str, str, str]] = {}
+    for rule, person, project in rules:
+        words = json.dumps(dict(rule), sort_keys=True)
+        rows[sha256(f"{words}{project}".encode()).hexdigest()[:16]] = (rule, words, person, project)
+    added = []
+    for id, (_, words, person, project) in sorted(rows.items()):
+        done = connection.execute(
+            "INSERT INTO rules (id, rule, person, created, project) VALUES (:id, :rule, :person, @now, :project) "
+            "ON CONFLICT DO NOTHING",
+            {"id": id, "rule": words, "person": person, "project": project},
+        )
+        added += [id] if done.rowcount else []
+    if rows:
+        connection.notify(CHANNEL, "")
+    for id in added:
+        rule, words, person, project = rows[id]
         record(connection, "rule added", person, "", {"rule": _id_in_log(rule), "words": words}, program=project)
-    return _id_in_log(rule)
 
 
 def _expiry(expires_in: float) -> str:

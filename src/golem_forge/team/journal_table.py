@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from golem_forge.events.journal_files import unseal_line
-from golem_forge.team.accounts import insert_rule
+from golem_forge.team.accounts import insert_rules
 from golem_forge.team.database import SQLITE, Database, RowConflict, StoreConnection, TeamError
 from golem_forge.team.rows import CHANNEL, Append
 
@@ -42,8 +42,8 @@ class JournalTable:
                         if (why := self.append_in(connection, each, rules=False)) is not None:
                             raise _AppendRefused(each.session, why)
                         connection.notify(f"{CHANNEL}_{each.session}", str(each.first + len(each.lines) - 1))
-                    for each in kept:  # last: who records a rule in the audit waits for no session
-                        _insert_rules(connection, each)
+                    # last: who records a rule in the audit waits for no session
+                    insert_rules(connection, (rule for each in kept for rule in each.rules))
                 return refused
             except _AppendRefused as error:  # nothing of it may stay: the others are written anew
                 refused[error.session] = error.why
@@ -87,7 +87,7 @@ class JournalTable:
             return "the database has lost lines of its journal that it had taken"
         why = self.insert_in(connection, each, again=bool(held[1]))
         if why is None and rules:
-            _insert_rules(connection, each)
+            insert_rules(connection, each.rules)
         return why
 
     def insert_in(self, connection: StoreConnection, each: Append, *, again: bool = False) -> str | None:
@@ -261,8 +261,3 @@ def bound(name: str, items: Iterable[Any]) -> tuple[str, dict[str, Any]]:
     """(the names of values for a list, the values): what others said is never part of a statement."""
     values: dict[str, Any] = {f"{name}_{number}": item for number, item in enumerate(items)}
     return ", ".join(f":{each}" for each in values), values
-
-
-def _insert_rules(connection: StoreConnection, each: Append) -> None:
-    for rule, author, project in each.rules:
-        insert_rule(connection, rule, author, project)

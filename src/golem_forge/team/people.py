@@ -19,18 +19,30 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from golem_forge.core.decisions import ChoiceEnum
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.net.guard import secret_hash
-from golem_forge.team.answers import remembers_beyond_session
+from golem_forge.team.answers import not_open, remembers_beyond_session
 from golem_forge.team.audit import NOBODY, Actor, AuditHead, AuditRecord
-from golem_forge.team.database import Database, TeamError
+from golem_forge.team.database import Database, StoreUnavailable, TeamError
 from golem_forge.team.projects import Project, no_project
-from golem_forge.team.rows import CHECKPOINT, CONFINED, ENDED, NewSession, QuestionRow, StoredSession, last_checkpoint
+from golem_forge.team.quotas import EACH, EVERYBODY, Quota
+from golem_forge.team.rows import (
+    ALL_QUESTIONS,
+    CHECKPOINT,
+    CONFINED,
+    ENDED,
+    OPEN,
+    NewSession,
+    QuestionFilter,
+    QuestionRow,
+    StoredSession,
+    last_checkpoint,
+)
 from golem_forge.team.schedules import NewSchedule, Schedule, no_schedule
 from golem_forge.team.store import Store, no_question, no_session
 
@@ -38,6 +50,10 @@ TOKEN_PREFIX: Final = "forge_"
 MAX_TOKEN: Final = 200
 TOKEN_LASTS_S: Final = 90 * 86400.0
 """A token, unless whoever makes it says otherwise."""
+ALL_PROJECTS: Final = "*"
+"""Instead of the name of a project, which never is this."""
+MOST_ALIKE: Final = 200
+"""Questions that one answer answers."""
 _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 NOT_LOOSER: Final = frozenset({"", "interactive", "strict", "auto_deny"})
 """The modes of approval that a person of a team can choose."""
@@ -166,6 +182,16 @@ def token_hash(token: str) -> str:
     return secret_hash(token) if 0 < len(token) <= MAX_TOKEN else ""
 
 
+class AnsweredOne(NamedTuple):
+    """One of several questions that were answered together."""
+
+    question: str
+    session: str
+    state: str
+    """Empty: the answer did not count."""
+    problem: str = ""
+
+
 class TeamStore(Protocol):
     """The store as one person uses it, at whatever door: `PersonStore`, `OwnerStore`, or `RemoteStore`."""
 
@@ -184,11 +210,14 @@ class TeamStore(Protocol):
     def facts(self, session_id: str) -> Mapping[str, Any]: ...
     def runners(self) -> list[dict[str, Any]]: ...
     def notify(self, notices: Sequence[tuple[str, str]]) -> None: ...
-    def questions(self, *, session: str = "", state: str = "open", limit: int = 1000) -> list[QuestionRow]: ...
+    def questions(
+        self, *, session: str = "", state: str = "open", limit: int = 1000, wanted: QuestionFilter = ALL_QUESTIONS
+    ) -> list[QuestionRow]: ...
     def question(self, question_id: str) -> QuestionRow | None: ...
     def find_question(self, reference: str) -> QuestionRow: ...
     def queue(self, new: NewSession, session_id: str = "") -> str: ...
     def answer(self, question_id: str, answer: Mapping[str, Any]) -> QuestionRow: ...
+    def answer_alike(self, question_id: str, answer: Mapping[str, Any]) -> list[AnsweredOne]: ...
     def send(self, session_id: str, kind: str, data: Mapping[str, Any]) -> int: ...
     def stop(self, session_id: str) -> str: ...
     def schedules(self) -> list[Schedule]: ...
@@ -207,6 +236,8 @@ class TeamStore(Protocol):
     def projects(self) -> list[Project]: ...
     def groups(self) -> dict[str, list[str]]: ...
     def grant(self, project: str, subject: str, role: Role) -> None: ...
+    def quotas(self) -> list[dict[str, Any]]: ...
+    def set_quota(self, project: str, person: str, cost: float, sessions: int) -> None: ...
     def rename_project(self, name: str, new: str) -> None: ...
     def join(self, group: str, person: str) -> None: ...
     def leave(self, group: str, person: str) -> None: ...
@@ -306,9 +337,20 @@ class PersonStore:
         self.session(session_id, "see", f"output of {session_id}")
         return self.store.output(session_id, handle)
 
-    def questions(self, *, session: str = "", state: str = "open", limit: int = 1000) -> list[QuestionRow]:
+    def questions(
+        self, *, session: str = "", state: str = "open", limit: int = 1000, wanted: QuestionFilter = ALL_QUESTIONS
+    ) -> list[QuestionRow]:
         person = self.require("see", "questions")
-        found = self.store.questions(session=session, state=state, limit=limit, programs=person.programs("see"))
+        programs = person.programs("see")
+        if wanted.project:
+            project = self.store.projects.find(wanted.project)
+            if not self._is_seen(person, project.id, f"project {project.name}"):
+                raise no_project(wanted.project)
+            programs = frozenset({project.id})
+        starter = person.name if wanted.mine else ""
+        found = self.store.questions(
+            session=session, state=state, limit=limit, programs=programs, starter=starter, wanted=wanted
+        )
         return [_offered_to(person, each) for each in found]
 
     def question(self, question_id: str) -> QuestionRow | None:
@@ -381,6 +423,35 @@ class PersonStore:
                 self.store.accounts.refuse(who.name, self.door, "answer (four eyes)", what[:200], **where)
             raise
 
+    def answer_alike(self, question_id: str, answer: Mapping[str, Any]) -> list[AnsweredOne]:
+        """The same yes or no for this question and for every open one that asks for the same call. Each is answered and
+        judged by itself, also for four eyes: what was refused is told. Raises TeamError for an answer that is more than
+        yes or no, and where none of them was answered."""
+        if not answer.keys() <= {"approved", "reason"}:
+            raise TeamError("Questions that are alike are answered with yes or no, not changed.", "ANSWER_INVALID")
+        who = self.require("answer", f"questions like {question_id}")
+        first = self.question(question_id)
+        if first is None:
+            raise no_question(question_id)
+        if first.state != OPEN:
+            raise not_open(first)
+        found = [first]
+        if first.same:
+            alike = QuestionFilter(same=first.same)
+            rows = self.store.questions(programs=who.programs("see"), limit=MOST_ALIKE, wanted=alike)
+            found += [each for each in rows if each.id != first.id]
+        said: list[AnsweredOne] = []
+        for each in found:
+            try:
+                said.append(AnsweredOne(each.id, each.session, self.answer(each.id, answer).state))
+            except StoreUnavailable:
+                raise
+            except TeamError as error:
+                if len(found) == 1:
+                    raise
+                said.append(AnsweredOne(each.id, each.session, "", error.message))
+        return said
+
     def send(self, session_id: str, kind: str, data: Mapping[str, Any]) -> int:
         self.session(session_id, "interrupt" if kind == "interrupt" else "send")
         return self.store.send(session_id, kind, data, self.person.name, self.door)
@@ -443,6 +514,34 @@ class PersonStore:
         """`subject`: a person, or `@group`; Role.NONE takes the role back."""
         self._managed(project, f"{subject}: {role.value}")
         self.store.projects.grant(project, subject, role.value, by=self._actor)
+
+    def quotas(self) -> list[dict[str, Any]]:
+        """Of the projects that this person manages, and with `manage people` those of all, with what was used today."""
+        person = self.require("see", "quotas")
+        names = {each.id: each.name for each in self.store.projects.all()}
+        found = []
+        for each in self.store.quotas.all():
+            if not (person.may("manage the project", each.project) if each.project else person.may("manage people")):
+                continue
+            cost, sessions = self.store.quotas.used(each)
+            told = {"person": each.person, "cost": each.cost, "sessions": each.sessions}
+            used = {"used_cost": cost, "used_sessions": sessions}
+            found.append({"project": names.get(each.project, "") if each.project else ALL_PROJECTS, **told, **used})
+        return found
+
+    def set_quota(self, project: str, person: str, cost: float, sessions: int) -> None:
+        """`project`: its name, or ALL_PROJECTS, for admins of all; `person`: a name, EVERYBODY or EACH."""
+        what = f"quota of {person or 'everybody'}"
+        if project == ALL_PROJECTS:
+            self.require("manage people", what)
+            found = ""
+        else:
+            self._managed(project, what)
+            found = self.store.projects.find(project).id
+        known = (EVERYBODY, EACH, *(each["name"] for each in self.store.accounts.people()))
+        if person not in known:
+            raise TeamError(f"no person {one_line(person)[:80]!r}; `forge people list` shows them", "PERSON_NOT_FOUND")
+        self.store.quotas.set(Quota(project=found, person=person, cost=cost, sessions=sessions), by=self._actor)
 
     def rename_project(self, name: str, new: str) -> None:
         self._managed(name, f"rename to {new}")

@@ -109,13 +109,12 @@ class Projects:
 
     def approvers(self, project_ids: Iterable[str]) -> dict[str, list[str]]:
         """By project: everybody whose role lets them answer there, by name."""
-        with self.database.transaction(write=False) as connection:
-            rows = connection.execute("SELECT name FROM people WHERE expires = 0 OR expires > @now ORDER BY name")
-            names = [name for (name,) in rows.fetchall()]
-            return {
-                each: [name for name in names if role_in(connection, name, each) in MAY_START]
-                for each in set(project_ids)
-            }
+        people = self.database.read("SELECT name, role FROM people WHERE expires = 0 OR expires > @now ORDER BY name")
+        roles = self.roles()
+        return {
+            each: [name for name, role in people if {role, roles.get(name, {}).get(each)} & MAY_START]
+            for each in set(project_ids)
+        }
 
     # ---- changes
 
@@ -147,6 +146,8 @@ class Projects:
         """`subject`: a person, or `@group`; `none` takes the role back. Raises TeamError."""
         found = self.find(name)
         with self.database.transaction() as connection:
+            # Threat: whoever is removed at this moment leaves a role to the next person of that name.
+            connection.lock("people")
             values = {"project": found.id, "subject": subject}
             before = connection.execute(
                 "SELECT role FROM project_roles WHERE project = :project AND subject = :subject @update", values
@@ -177,6 +178,7 @@ class Projects:
         """Raises TeamError for what is no name, and for somebody who is not there."""
         _check_name(group, "group")
         with self.database.transaction() as connection:
+            connection.lock("people")  # as `grant` does
             _check_subject(connection, person)
             added = connection.execute(
                 "INSERT INTO group_members (name, person) VALUES (:name, :person) ON CONFLICT DO NOTHING",
@@ -204,6 +206,7 @@ def forget_person(connection: StoreConnection, person: str) -> None:
     """With the person: whoever gets the name later has none of their roles."""
     connection.execute("DELETE FROM project_roles WHERE subject = :name", {"name": person})
     connection.execute("DELETE FROM group_members WHERE person = :name", {"name": person})
+    connection.execute("DELETE FROM quotas WHERE person = :name", {"name": person})
 
 
 def no_project(name: str) -> TeamError:

@@ -29,9 +29,9 @@ from golem_forge.core.text import one_line
 from golem_forge.team.audit import AuditHead, AuditRecord, record_from
 from golem_forge.team.changes import SessionChanges, changes_from_json
 from golem_forge.team.database import StoreUnavailable, TeamError
-from golem_forge.team.people import NOT_KNOWN, TOKEN_LASTS_S, Person, Role
+from golem_forge.team.people import NOT_KNOWN, TOKEN_LASTS_S, AnsweredOne, Person, Role
 from golem_forge.team.projects import Project
-from golem_forge.team.rows import NewSession, QuestionRow, StoredSession
+from golem_forge.team.rows import ALL_QUESTIONS, NewSession, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule, Schedule
 from golem_forge.team.workspace import WorkspaceError
 
@@ -186,8 +186,15 @@ class RemoteStore:
 
     # ---- questions
 
-    def questions(self, *, session: str = "", state: str = "open", limit: int = 1000) -> list[QuestionRow]:
-        rows = self._rows("/api/team/questions", session=session, limit=min(limit, _MOST_QUESTIONS))
+    def questions(
+        self, *, session: str = "", state: str = "open", limit: int = 1000, wanted: QuestionFilter = ALL_QUESTIONS
+    ) -> list[QuestionRow]:
+        asked = {
+            "mine": str(wanted.mine).lower(), "project": wanted.project, "worker": wanted.worker, "risk": wanted.risk,
+            "tool": wanted.tool, "olderS": wanted.older_s, "words": wanted.words, "same": wanted.same,
+            "after": wanted.after,
+        }  # fmt: skip
+        rows = self._rows("/api/team/questions", session=session, limit=min(limit, _MOST_QUESTIONS), **asked)
         return [_row(QuestionRow, each) for each in rows]
 
     def find_question(self, reference: str) -> QuestionRow:
@@ -207,6 +214,13 @@ class RemoteStore:
     def answer(self, question_id: str, answer: Mapping[str, Any]) -> QuestionRow:
         self._post(f"/api/team/questions/{_part(question_id)}/answer", {"answer": dict(answer)})
         return self.find_question(question_id)
+
+    def answer_alike(self, question_id: str, answer: Mapping[str, Any]) -> list[AnsweredOne]:
+        said = self._post(f"/api/team/questions/{_part(question_id)}/answer-alike", answer).get("rows")
+        if not isinstance(said, list) or not all(isinstance(row, dict) for row in said):
+            raise TeamError(_OTHER_VERSION)
+        rows = _checked(said, question=str, session=str, state=str, problem=str)
+        return [AnsweredOne(**{name: one_line(row[name])[:1000] for name in AnsweredOne._fields}) for row in rows]
 
     def answer_form(self, session_id: str, answer: Mapping[str, Any]) -> None:
         """A form with a secret field: the server gives it to the runner, and it never becomes a row."""
@@ -270,6 +284,14 @@ class RemoteStore:
     def grant(self, project: str, subject: str, role: Role) -> None:
         body = {"project": project, "subject": subject, "role": role.value}
         self._ask("POST", "/api/team/projects/roles", json.dumps(body).encode())
+
+    def quotas(self) -> list[dict[str, Any]]:
+        numbers = dict.fromkeys(("cost", "sessions", "used_cost", "used_sessions"), (int, float))
+        return _checked(self._rows("/api/team/quotas"), project=str, person=str, **numbers)
+
+    def set_quota(self, project: str, person: str, cost: float, sessions: int) -> None:
+        body = {"project": project, "person": person, "cost": cost, "sessions": sessions}
+        self._ask("POST", "/api/team/quotas", json.dumps(body).encode())
 
     def rename_project(self, name: str, new: str) -> None:
         self._ask("POST", f"/api/team/projects/{_part(name)}/name", json.dumps({"name": new}).encode())

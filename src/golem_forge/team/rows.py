@@ -143,16 +143,45 @@ class QuestionRow:
     person: str
     door: str
     answered: float
+    same: str
+    """Those of one project with the same key ask for the same call; see `question_key`. Empty: this one is alone."""
     program: str = ""
-    """Of its session."""
+    """Of its session, as the next two are."""
+    starter: str = ""
+    task: str = ""
 
 
 _QUESTION: Final = (
     "id", "session", "kind", "call", "worker", "risk", "title", "wire", "state", "asked", "expires", "four_eyes",
-    "answer", "person", "door", "answered",
+    "answer", "person", "door", "answered", "same",
 )  # fmt: skip
-_PROGRAM: Final = "(SELECT s.program FROM sessions s WHERE s.id = questions.session)"
-QUESTION_COLUMNS: Final = ", ".join((*_QUESTION, _PROGRAM))
+_OF_SESSION: Final = {"program": "program", "starter": "person", "task": "title"}
+_IN_SESSION: Final = "(SELECT s.{} FROM sessions s WHERE s.id = questions.session)"
+QUESTION_COLUMNS: Final = ", ".join((*_QUESTION, *map(_IN_SESSION.format, _OF_SESSION.values())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionFilter:
+    """Which open questions somebody wants to see; what is empty leaves nothing out."""
+
+    mine: bool = False
+    """Of sessions that they started."""
+    project: str = ""
+    """Its name."""
+    worker: str = ""
+    risk: str = ""
+    tool: str = ""
+    older_s: float = 0.0
+    """Asked at least so many seconds ago."""
+    words: str = ""
+    """Each of them stands in what is asked, in the task, or in the name of whoever started it."""
+    same: str = ""
+    """With this key."""
+    after: str = ""
+    """After the question of this id, in the order of the list."""
+
+
+ALL_QUESTIONS: Final = QuestionFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +263,7 @@ def to_session(row: Sequence[Any]) -> StoredSession:
 
 
 def to_question(row: Sequence[Any]) -> QuestionRow:
-    values = dict(zip((*_QUESTION, "program"), row, strict=True))
+    values = dict(zip((*_QUESTION, *_OF_SESSION), row, strict=True))
     values["wire"] = json.loads(values["wire"])
     values["answer"] = json.loads(values["answer"]) if values["answer"] else {}
     return QuestionRow(**values)
@@ -248,6 +277,16 @@ def question_title(wire: Mapping[str, Any]) -> str:
         said = [str(effects[0])]
     name = str(wire.get("tool") or wire.get("title") or "a question")
     return f"{name}: {said[0]}" if said else str(wire.get("description") or name)
+
+
+def question_key(wire: Mapping[str, Any], program: str) -> str:
+    """The same for calls of one project that are the same to whoever approves them: tool, its definition, arguments,
+    worker and targets (all in the fingerprint, where a clone goes by the name of its repository), and what the card
+    shows of them. Empty: a form, or a call of which nobody knows that."""
+    if not wire.get("fingerprint") or not wire.get("tool"):
+        return ""
+    seen = [wire.get(name) for name in ("type", "tool", "fingerprint", "payload", "diff", "risk", "riskReasons")]
+    return sha256(json.dumps([program, *seen, wire.get("warnings")], sort_keys=True).encode()).hexdigest()[:32]
 
 
 def last_checkpoint(lines: Iterable[bytes]) -> str:

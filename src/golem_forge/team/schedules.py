@@ -23,6 +23,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.team.database import Database, StoreConnection, TeamError
 from golem_forge.team.projects import MAY_START, role_in
+from golem_forge.team.quotas import check_start
 from golem_forge.team.rows import CHANNEL, ENDED, NewSession
 
 DOOR: Final = "schedule"
@@ -350,6 +351,10 @@ class Schedules:
             return f"session {schedule.last_session[:12]} of an earlier tick has not ended"
         if schedule.by_role and role_in(connection, schedule.person, schedule.program) not in MAY_START:
             return f"{schedule.person} may not start sessions any more"
+        try:
+            check_start(connection, schedule.program, schedule.person)
+        except TeamError as error:
+            return error.message
         return ""
 
     def _note(self, connection: StoreConnection, schedule: Schedule, said: str) -> str:

@@ -166,6 +166,21 @@ ALTER TABLE people ADD COLUMN issuer TEXT NOT NULL DEFAULT '';
 ALTER TABLE people ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 CREATE UNIQUE INDEX people_by_subject ON people (issuer, subject) WHERE issuer <> ''
 """
+_INBOX_TABLES: Final = """
+ALTER TABLE questions ADD COLUMN tool TEXT NOT NULL DEFAULT '';
+ALTER TABLE questions ADD COLUMN same TEXT NOT NULL DEFAULT '';
+CREATE INDEX questions_alike ON questions (same) WHERE state = 'open' AND same <> ''
+"""
+_QUOTA_TABLES: Final = """
+CREATE TABLE quotas (
+    project TEXT NOT NULL, person TEXT NOT NULL, cost DOUBLE PRECISION NOT NULL, sessions BIGINT NOT NULL,
+    PRIMARY KEY (project, person)
+);
+CREATE TABLE spent (
+    day BIGINT NOT NULL, session TEXT NOT NULL, program TEXT NOT NULL, person TEXT NOT NULL,
+    cost DOUBLE PRECISION NOT NULL, held DOUBLE PRECISION NOT NULL, PRIMARY KEY (day, session)
+)
+"""
 _TABLE_NAMES: Final = regex(r"CREATE TABLE (\w+)")
 _APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
 _AUDIT: Final = ("audit",)
@@ -183,12 +198,12 @@ _RIGHTS: Final = {
     RUNNER: {
         **_KEPT,
         **dict.fromkeys((*_APPEND_ONLY, *_AUDIT, "rules", "projects"), "SELECT, INSERT"),
-        **dict.fromkeys(("meta", "people", "pruned", "revoked", "project_roles", "group_members"), "SELECT"),
+        **dict.fromkeys(("meta", "people", "pruned", "revoked", "project_roles", "group_members", "quotas"), "SELECT"),
     },
     PAGE: {
         **_KEPT,
         **dict.fromkeys(_AUDIT, "SELECT, INSERT"),
-        **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners"), "SELECT"),
+        **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners", "spent"), "SELECT"),
     },
 }
 """By kind: what it may do with a table, where that is not everything. A runner adds to journals; a rule that it adds is
@@ -261,7 +276,26 @@ def _add_audit(connection: StoreConnection, database: Database) -> None:
     connection.execute("DROP TABLE refusals")
 
 
-_STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (_add_projects, _add_audit)
+def _add_inbox(connection: StoreConnection, database: Database) -> None:
+    """What an inbox of many is filtered by. Questions that are open by now are alike to no other."""
+    for statement in _INBOX_TABLES.split(";"):
+        connection.execute(statement)
+    for id, wire in connection.execute("SELECT id, wire FROM questions WHERE state = 'open'").fetchall():
+        tool = str(json.loads(wire).get("tool") or "")
+        connection.execute("UPDATE questions SET tool = :tool WHERE id = :id", {"tool": tool, "id": id})
+
+
+def _add_quotas(connection: StoreConnection, database: Database) -> None:
+    for statement in _QUOTA_TABLES.split(";"):
+        connection.execute(statement)
+
+
+_STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (
+    _add_projects,
+    _add_audit,
+    _add_inbox,
+    _add_quotas,
+)
 """What leads from each version to the next one; the first begins at version 1, the tables above."""
 _DROPPED: Final = frozenset({"refusals"})
 SCHEMA_VERSION: Final = 1 + len(_STEPS)
@@ -384,7 +418,7 @@ def require_runner(database: Database) -> None:
     """Before a runner starts. Raises TeamError for a role that lacks a right which its work needs."""
     needed = (
         f"('{table}', '{right}')"
-        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES + _AUDIT_TABLES)
+        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES + _AUDIT_TABLES + _QUOTA_TABLES)
         if table not in _DROPPED
         for right in _RIGHTS[RUNNER].get(table, _ALL_RIGHTS).split(", ")
     )

@@ -18,6 +18,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -137,9 +138,12 @@ class SessionWorkspace:
 
     @property
     def directory_names(self) -> dict[str, str]:
-        """The clone as fingerprints call it: an answer that was given while the session was elsewhere counts here."""
+        """The clone as fingerprints call it: an answer that was given while the session was elsewhere counts here. In
+        clones of one repository the same call has the same fingerprint, so that people see which questions are alike;
+        an answer counts for its own session alone (`approve.question_id`)."""
         assert self.clone is not None
-        return {os.fspath(self.clone.tree): f"workspace:{self._id}"}
+        origin = sha256(f"{self._workspace.git}\n{self._workspace.ref}".encode()).hexdigest()[:16]
+        return {os.fspath(self.clone.tree): f"workspace:{origin}"}
 
     def checkpoint(self, title: str) -> Checkpoint:
         assert self.clone is not None

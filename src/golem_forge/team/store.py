@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.ids import new_id
+from golem_forge.core.regex import regex
 from golem_forge.storage.home import ForgeHome
 from golem_forge.team.accounts import Accounts
 from golem_forge.team.answers import check_answer, check_four_eyes, not_open, says_something, with_authors
@@ -36,7 +37,9 @@ from golem_forge.team.database import (
 from golem_forge.team.dispatch import JobQueue
 from golem_forge.team.journal_table import JournalTable, bound
 from golem_forge.team.projects import Projects, ensure_project
+from golem_forge.team.quotas import Quotas, check_start
 from golem_forge.team.rows import (
+    ALL_QUESTIONS,
     ANSWERED,
     CHANNEL,
     ENDED,
@@ -52,10 +55,12 @@ from golem_forge.team.rows import (
     Arrival,
     Lease,
     NewSession,
+    QuestionFilter,
     QuestionRow,
     RecordedSession,
     SessionEnding,
     StoredSession,
+    question_key,
     question_title,
     to_question,
     to_session,
@@ -71,6 +76,8 @@ _LEAST_PREFIX: Final = 4
 _PAGE: Final = 1000
 _MAX_RESULT: Final = 20_000
 _MAX_NOTICE: Final = 1000
+_MOST_SEARCHED: Final = 8
+"""Words of a search."""
 _MAX_WORDS: Final = 8 << 20
 """Of what somebody says to a session, as JSON."""
 
@@ -80,6 +87,7 @@ class Store:
         self.database = database
         self.accounts = Accounts(database)
         self.projects = Projects(database)
+        self.quotas = Quotas(database)
         self.journals = JournalTable(database)
         self.schedules = Schedules(database, self._queue, self.without_secrets)
         self.home: ForgeHome | None = None
@@ -117,6 +125,7 @@ class Store:
         return session_id
 
     def _queue(self, connection: StoreConnection, new: NewSession, session_id: str) -> None:
+        check_start(connection, new.program, new.person)
         ensure_project(connection, new.program, new.project)
         connection.execute(
             "INSERT INTO sessions (id, state, worker, title, model, mode, person, program, label, batch, priority, "
@@ -556,8 +565,8 @@ class Store:
             session = self._held(connection, lease)
             is_new = connection.execute(
                 "INSERT INTO questions (id, session, kind, call, worker, risk, title, wire, state, asked, expires, "
-                "four_eyes) VALUES (:id, :session, :kind, :call, :worker, :risk, :title, :wire, 'open', @now, "
-                f"{expires}, :four_eyes) "
+                "four_eyes, tool, same) VALUES (:id, :session, :kind, :call, :worker, :risk, :title, :wire, 'open', "
+                f"@now, {expires}, :four_eyes, :tool, :same) "
                 "ON CONFLICT (id) DO NOTHING",
                 {
                     "id": wire["requestId"],
@@ -570,6 +579,8 @@ class Store:
                     "wire": json.dumps(dict(wire)),
                     "expires": expires_in or 0.0,
                     "four_eyes": int(four_eyes),
+                    "tool": str(wire.get("tool") or ""),
+                    "same": question_key(wire, session.program) if kind == "approval" else "",
                 },
             ).rowcount
             self._expire(connection, lease.id)
@@ -601,14 +612,20 @@ class Store:
         state: str = OPEN,
         limit: int = 1000,
         programs: Collection[str] | None = None,
+        starter: str = "",
+        wanted: QuestionFilter = ALL_QUESTIONS,
     ) -> list[QuestionRow]:
-        """The oldest first. `programs`: only of these."""
-        where = "AND session = :session" if session else ""
-        values: dict[str, Any] = {"state": state, "limit": limit} | ({"session": session} if session else {})
-        if programs is not None:
+        """The oldest first. `programs`: only of these; `starter`: of sessions that this person started. Whose `mine`
+        and which `project` of `wanted` is meant, whoever asks has put into those two."""
+        where, values = _filtered(wanted)
+        values |= {"state": state, "limit": limit}
+        if session:
+            where, values = f"{where} AND session = :session", values | {"session": session}
+        if programs is not None or starter:
             among, more = _of_programs(programs)
-            where += f" AND session IN (SELECT id FROM sessions WHERE {among})"
-            values |= more
+            if starter:
+                among, more = f"{among} AND person = :starter", more | {"starter": starter}
+            where, values = f"{where} AND session IN (SELECT id FROM sessions WHERE {among})", values | more
         self.expire()
         rows = self.database.read(
             f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} ORDER BY asked, id LIMIT :limit",
@@ -766,8 +783,8 @@ class Store:
         with self.database.transaction() as connection:
             self._held(connection, lease)
             connection.execute(
-                "UPDATE questions SET state = 'open', wire = :wire, answer = '', person = '', door = '', answered = 0 "
-                "WHERE id = :id AND session = :session AND state = 'answered'",
+                "UPDATE questions SET state = 'open', wire = :wire, same = '', answer = '', person = '', door = '', "
+                "answered = 0 WHERE id = :id AND session = :session AND state = 'answered'",
                 {"wire": json.dumps(dict(wire)), "id": question_id, "session": lease.id},
             )
             connection.notify(CHANNEL, lease.id)
@@ -1006,6 +1023,27 @@ def _of_programs(programs: Collection[str] | None) -> tuple[str, dict[str, Any]]
         return "1 = 1", {}
     among, values = bound("program", programs)
     return (f"program IN ({among})" if values else "1 = 0"), values
+
+
+def _filtered(wanted: QuestionFilter) -> tuple[str, dict[str, Any]]:
+    """(which rows of `questions` these are, the values of that)."""
+    where, values = "", {}
+    for name in ("worker", "risk", "tool", "same"):
+        if value := getattr(wanted, name):
+            where, values[name] = f"{where} AND {name} = :{name}", value
+    if wanted.older_s:
+        where, values["older"] = f"{where} AND asked <= @now - :older", wanted.older_s
+    if wanted.after:
+        where += " AND (asked, id) > (SELECT q.asked, q.id FROM questions q WHERE q.id = :after)"
+        values["after"] = wanted.after
+    for number, word in enumerate(wanted.words.lower().split()[:_MOST_SEARCHED]):
+        sign = f"word_{number}"
+        where += (
+            f" AND (lower(title) LIKE :{sign} ESCAPE '!' OR session IN (SELECT id FROM sessions WHERE "
+            f"lower(title || ' ' || person || ' ' || id) LIKE :{sign} ESCAPE '!'))"
+        )
+        values[sign] = f"%{regex('[!%_]').sub(lambda found: '!' + found[0], word)}%"
+    return where, values
 
 
 def _claimable(

@@ -33,7 +33,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import one_line, shorten
 from golem_forge.sandbox.network.resolve import PrivateAddress, lookup, refuse_private
 from golem_forge.team.database import Database, StoreConnection, complaints
-from golem_forge.team.rows import StoredSession
+from golem_forge.team.rows import StoredSession, program_id
 from golem_forge.toolsets.web.address import WebAddress, read_url
 from golem_forge.toolsets.web.http_client import http_post
 
@@ -61,6 +61,10 @@ class Webhook:
     key: bytes = field(repr=False)
     on: frozenset[str]
     allow_private: bool
+    projects: frozenset[str] = frozenset()
+    """Names of those that it is told of; empty: all."""
+    program: str = ""
+    """The one project that it is told of, by its id: its forge.yaml has the hook. Empty: an account's config.yaml."""
     origin: str
     """Where it was written: what people are told instead of the address, which may hold a secret."""
 
@@ -83,6 +87,8 @@ def read_webhooks(hooks: Sequence[NotifyHook]) -> tuple[Webhook, ...]:
             key=hook.key(),
             on=frozenset(hook.on),
             allow_private=hook.allow_private,
+            projects=frozenset(each.casefold() for each in hook.projects),
+            program=program_id(hook.folder) if hook.folder is not None else "",
             origin=hook.origin,
         )
     return tuple(found.values())
@@ -153,6 +159,14 @@ class Outbox:
     def tell(self, connection: StoreConnection, fact: SessionFact) -> None:
         """In the transaction that makes it a fact."""
         hooks = [hook for hook in self.hooks if fact.kind in hook.on]
+        # Threat: whoever writes the forge.yaml of one project would hear of the sessions of others.
+        hooks = [hook for hook in hooks if hook.program in ("", fact.session.program)]
+        if any(hook.projects for hook in hooks):
+            row = connection.execute(
+                "SELECT name FROM projects WHERE id = :id", {"id": fact.session.program}
+            ).fetchone()
+            name = str(row[0]).casefold() if row else ""
+            hooks = [hook for hook in hooks if not hook.projects or name in hook.projects]
         if not hooks:
             return
         [now] = connection.execute("SELECT @now").fetchone()

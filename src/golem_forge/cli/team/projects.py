@@ -13,14 +13,17 @@ from golem_forge.cli.team import fail_with, open_store, own_store
 from golem_forge.config.program import program_root
 from golem_forge.core.text import one_line
 from golem_forge.team.database import TeamError
-from golem_forge.team.people import Role, TeamStore
+from golem_forge.team.people import ALL_PROJECTS, Role, TeamStore
 from golem_forge.team.projects import GROUP_MARK, Project
+from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT
 from golem_forge.team.rows import program_id
 
 HELP: Final = """usage: forge projects list [--json]
        forge projects add DIR
        forge projects rename PROJECT NAME
        forge projects grant PROJECT WHO --role none|viewer|operator|admin
+       forge projects quotas [--json]
+       forge projects quota PROJECT [WHO] [--cost USD] [--sessions N]
        forge projects groups [--json]
        forge projects join GROUP PERSON
        forge projects leave GROUP PERSON
@@ -32,6 +35,10 @@ A project is a program of the store: a directory on a machine. It is there once 
   rename  another name for it
   grant   gives a person, or a group written @NAME, a role in one project; `none` takes it back. The role of
           `forge people add` counts in all projects; the highest one counts
+  quotas  what may be spent and started in a day (UTC), with what was used today
+  quota   sets that for a project, or for `all` of them: for everybody together, for WHO, or with WHO `each` for every
+          person; a session that would start, and a request that would spend beyond it, is refused. Without --cost
+          and --sessions the quota is taken away
   groups  the groups, with their people
   join    puts a person into a group, and makes the group where there is none
   leave   takes a person out of a group
@@ -39,14 +46,19 @@ A project is a program of the store: a directory on a machine. It is there once 
       --role R   viewer: sees its sessions and questions; operator: also starts, answers, sends and stops there;
                  admin: also gives roles in it, makes rules for it and reads its whole journals
       --json     for programs"""
-_WORDS: Final = {"list": 0, "groups": 0, "add": 1, "rename": 2, "grant": 2, "join": 2, "leave": 2}
-"""How many words follow each verb."""
+_WORDS: Final = {
+    "list": (0,), "groups": (0,), "quotas": (0,), "add": (1,), "quota": (1, 2), "rename": (2,), "grant": (2,),
+    "join": (2,), "leave": (2,),
+}  # fmt: skip
+"""How many words may follow each verb."""
+_MEANT: Final = {"all": ALL_PROJECTS, "each": EACH}
 
 
 def run_projects(words: list[str]) -> int:
-    declared = ("VERB", "rest:WORD*", f"--role {'|'.join(Role)}", "--json")
+    declared = ("VERB", "rest:WORD*", f"--role {'|'.join(Role)}", "--cost USD", "--sessions N", "--json")
     given = read_args("projects", HELP, words, *declared)
-    fits = _WORDS.get(given.verb) == len(given.rest) and (given.verb == "grant") == (given.role is not None)
+    fits = len(given.rest) in _WORDS.get(given.verb, ()) and (given.verb == "grant") == (given.role is not None)
+    fits = fits and (given.verb == "quota" or (given.cost, given.sessions) == (None, None))
     if not fits:
         print(HELP, file=sys.stderr)
         return 2
@@ -64,6 +76,10 @@ def _act(store: TeamStore, given: Any) -> int:
         _list(store, store.projects(), given.json)
     elif given.verb == "groups":
         _groups(store.groups(), given.json)
+    elif given.verb == "quotas":
+        _quotas(store.quotas(), given.json)
+    elif given.verb == "quota":
+        _set_quota(store, given)
     elif given.verb == "rename":
         store.rename_project(*given.rest)
         print(f"{rest[0]} is called {rest[1]} now")
@@ -116,3 +132,42 @@ def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
         print("no groups yet; `forge projects join GROUP PERSON` makes one")
     else:
         print("\n".join(f"{GROUP_MARK}{one_line(name)}: {', '.join(map(one_line, of))}" for name, of in groups.items()))
+
+
+def _set_quota(store: TeamStore, given: Any) -> None:
+    project, who = (*given.rest, EVERYBODY)[:2]
+    try:
+        cost = NO_LIMIT if given.cost is None else float(given.cost)
+    except ValueError:
+        cost = -2.0
+    sessions = NO_LIMIT if given.sessions is None else given.sessions
+    if cost < NO_LIMIT or cost != cost or sessions < NO_LIMIT:
+        raise TeamError("--cost takes dollars like 20 or 2.50, --sessions a whole number", "QUOTA")
+    store.set_quota(_MEANT.get(project, project), _MEANT.get(who, who), cost, sessions)
+    print(f"{one_line(project)}, {one_line(who) or 'everybody together'}: {_limits(cost, sessions)}")
+
+
+def _limits(cost: float, sessions: float) -> str:
+    found = [f"${cost:.2f} a day"] if cost != NO_LIMIT else []
+    found += [f"{sessions:g} sessions a day"] if sessions != NO_LIMIT else []
+    return ", ".join(found) or "no quota"
+
+
+def _quotas(quotas: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(quotas)
+        return
+    if not quotas:
+        print("no quotas; `forge projects quota PROJECT --cost 20 --sessions 100` makes one")
+        return
+    words = {value: name for name, value in _MEANT.items()} | {EVERYBODY: "everybody together"}
+
+    def table() -> Iterator[tuple[str, ...]]:
+        yield ("PROJECT", "WHO", "A DAY", "USED TODAY")
+        for each in quotas:
+            used = "-" if each["person"] == EACH else _limits(each["used_cost"], each["used_sessions"])
+            limits = _limits(each["cost"], each["sessions"])
+            names = [one_line(words.get(each[name], each[name])) for name in ("project", "person")]
+            yield (*names, limits, used.replace(" a day", ""))
+
+    print_columns(table)

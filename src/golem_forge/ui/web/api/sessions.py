@@ -38,6 +38,7 @@ from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.events.journal_files import SessionNotFound, is_locked, journal_path, sessions_dir
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.toolsets.exec.ports import port_rows
 from golem_forge.toolsets.search.grep_files import zone_files
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
 from golem_forge.ui.web.sdk import Response
@@ -208,6 +209,32 @@ async def list_zone_files(subject: RequestedSession) -> FileNames:
         return FileNames(files=[])
     found = await zone_files(sandbox, runtime.path.path_rules(), _MOST_FILES, _LISTING_S)
     return FileNames.model_validate(subject.redact({"files": found}))
+
+
+class PortRow(ApiModel, title="PortRow"):
+    port: int
+    command: str
+    """Empty: nothing listens there now."""
+    since: str
+    """Empty: not known."""
+    url: str
+    """Where programs of this computer reach it; empty: it is not published."""
+
+
+class PortList(ApiModel, title="PortList"):
+    ports: list[PortRow]
+
+
+@operation("GET", "/api/sessions/{id}/ports", "list_ports", tag="sessions")
+async def list_ports(subject: RequestedSession) -> PortList:
+    """What listens in the session's loopback, and what is published. Empty where the session does not run."""
+    runtime = subject.runtime
+    if runtime is None:
+        return PortList(ports=[])
+    path = runtime.path
+    redact = path.walls.redact if path.walls is not None else path.redactor.text
+    rows = await run_in_thread(lambda: port_rows(path.parts, redact))
+    return PortList.model_validate(subject.redact({"ports": rows}))
 
 
 _MOST_FILES: Final = 5000

@@ -23,7 +23,7 @@ from golem_forge.net.listen import AllowedHosts
 from golem_forge.team.changes import MOST_SENT, changes_to_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role, find_person, token_hash
-from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionRow, StoredSession
+from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.session_workspace import read_changes
 from golem_forge.team.shared_rules import rule_in_words
@@ -47,6 +47,7 @@ from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _WRONG_TOKEN: Final = "This token is not valid (any more). Ask an admin of the team for another one."
 _MAX_ROWS: Final = 1000
+_MOST_LISTED: Final = 200
 _READS_CHANGES: Final = Semaphore(2)
 _CHANGES_WAIT_S: Final = 20.0
 _Text = Annotated[str, Field(max_length=500_000)]
@@ -222,7 +223,7 @@ async def end_session(call: ApiCall) -> None:
 async def list_questions(call: ApiCall) -> Inbox:
     """The open questions of all sessions, oldest first; at most 200."""
     who = _who(call)
-    rows = await run_in_thread(lambda: who.questions(limit=200))
+    rows = await run_in_thread(lambda: who.questions(limit=_MOST_LISTED))
     return Inbox(questions=[_inbox_row(row) for row in rows])
 
 
@@ -245,6 +246,9 @@ class TeamQuestion(ApiModel, title="TeamQuestion"):
     four_eyes: bool
     title: str
     """Of the session."""
+    project: str
+    same: str
+    """Questions with the same key ask for the same call, and can be answered together; empty: this one is alone."""
     event: Envelope
     view: dict[str, Any]
     """How a page shows it."""
@@ -253,9 +257,34 @@ class TeamQuestion(ApiModel, title="TeamQuestion"):
 class TeamInbox(ApiModel, title="TeamInbox"):
     questions: list[TeamQuestion]
     more: bool
+    projects: list[str]
+    """The names of all that whoever asks may see."""
 
 
-class InboxQuery(ApiModel, title="InboxQuery"):
+class QuestionsWanted(ApiModel, title="QuestionsWanted"):
+    """Which open questions; what is empty leaves nothing out."""
+
+    mine: bool = False
+    """Of sessions that whoever asks started."""
+    project: _ShortText = ""
+    """Its name."""
+    worker: _ShortText = ""
+    risk: _ShortText = ""
+    tool: _ShortText = ""
+    older_s: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
+    """Asked at least so many seconds ago."""
+    words: _ShortText = ""
+    """Each stands in what is asked, in the task, or in the name of whoever started it."""
+    same: _ShortText = ""
+    """Alike: with this key."""
+    after: _ShortText = ""
+    """The next ones after the question of this id."""
+
+    def wanted(self) -> QuestionFilter:
+        return QuestionFilter(**{name: getattr(self, name) for name in QuestionsWanted.model_fields})
+
+
+class InboxQuery(QuestionsWanted, title="InboxQuery"):
     limit: Annotated[int, Field(ge=1, le=100)] = 30
 
 
@@ -265,20 +294,20 @@ async def show_inbox(call: ApiCall, query: InboxQuery) -> Response:
     who, most = _who(call), query.limit
 
     def read() -> dict[str, Any]:
-        rows = who.questions(limit=most + 1)
-        return {"questions": [_question_with_card(who, row) for row in rows[:most]], "more": len(rows) > most}
+        rows, names = who.questions(limit=most + 1, wanted=query.wanted()), _project_names(who)
+        return {
+            "questions": [_question_with_card(row, names) for row in rows[:most]],
+            "more": len(rows) > most,
+            "projects": sorted(names.values())[:_MAX_ROWS],
+        }
 
     return await page_events.json_response(read)
 
 
-def _question_with_card(who: PersonStore, row: QuestionRow) -> dict[str, Any]:
+def _question_with_card(row: QuestionRow, names: Mapping[str, str]) -> dict[str, Any]:
     shown = shown_members(TeamSession.event_of(row))
-    try:
-        session = who.find(row.session)
-        starter, title = session.person, session.title
-    except TeamError:  # it was deleted meanwhile
-        starter, title = "", ""
-    about = {"person": starter, "fourEyes": row.four_eyes == SOMEBODY_ELSE, "title": title}
+    about = {"person": row.starter, "fourEyes": row.four_eyes == SOMEBODY_ELSE, "title": row.task}
+    about |= {"project": names.get(row.program, ""), "same": row.same}
     return {"question": _inbox_row(row).model_dump(by_alias=True), **about, **shown}
 
 
@@ -506,7 +535,7 @@ async def team_stop(call: ApiCall) -> Said:
     return Said(state=await run_in_thread(lambda: who.stop(id)))
 
 
-class QuestionsQuery(ApiModel, title="TeamQuestionsQuery"):
+class QuestionsQuery(QuestionsWanted, title="TeamQuestionsQuery"):
     session: _ShortText = ""
     prefix: _ShortText = ""
     """Only the question whose id begins so, in whatever state it is."""
@@ -520,7 +549,8 @@ async def team_questions(call: ApiCall, query: QuestionsQuery) -> Rows:
     if query.prefix:
         rows = [await run_in_thread(lambda: who.find_question(query.prefix))]
     else:
-        rows = await run_in_thread(lambda: who.questions(session=query.session, limit=query.limit))
+        wanted = query.wanted()
+        rows = await run_in_thread(lambda: who.questions(session=query.session, limit=query.limit, wanted=wanted))
     return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
 
 
@@ -535,6 +565,21 @@ async def team_answer(call: ApiCall, body: TeamAnswer) -> Said:
     who, id = _who(call), call.path["id"]
     answered = await run_in_thread(lambda: who.answer(id, body.answer))
     return Said(state=answered.state)
+
+
+class AlikeAnswer(ApiModel, title="TeamAlikeAnswer"):
+    approved: bool
+    reason: _Text = ""
+    """The model reads it."""
+
+
+@operation("POST", "/api/team/questions/{id}/answer-alike", "team_answer_alike", tag="team")
+async def team_answer_alike(call: ApiCall, body: AlikeAnswer) -> Rows:
+    """Answers a question and every open one that asks for the same call. Each is judged by itself; `problem` says why
+    an answer did not count."""
+    who, id = _who(call), call.path["id"]
+    answer = {"approved": body.approved} | ({"reason": body.reason} if body.reason else {})
+    return Rows(rows=[each._asdict() for each in await run_in_thread(lambda: who.answer_alike(id, answer))], now=0)
 
 
 @operation("GET", "/api/team/runners", "team_runners", tag="team")
@@ -682,6 +727,31 @@ async def team_rename_project(call: ApiCall, body: NewName) -> None:
     """Another name for a project, for admins of it."""
     who, name = _who(call), call.path["name"]
     await run_in_thread(lambda: who.rename_project(name, body.name))
+
+
+class NewQuota(ApiModel, title="TeamQuota"):
+    project: _ShortText
+    """Its name, or `*` for all projects."""
+    person: _ShortText = ""
+    """A name, `*` for each person, empty for everybody together."""
+    cost: Annotated[float, Field(ge=-1, le=1e9, allow_inf_nan=False)] = -1
+    """US dollars in a day; -1: no limit."""
+    sessions: Annotated[int, Field(ge=-1, le=1_000_000_000)] = -1
+    """That are started in a day; -1: no limit."""
+
+
+@operation("GET", "/api/team/quotas", "team_quotas", tag="team")
+async def team_quotas(call: ApiCall) -> Rows:
+    """The quotas of the projects that whoever asks manages, with what was used today."""
+    who = _who(call)
+    return Rows(rows=await run_in_thread(who.quotas), now=0)
+
+
+@operation("POST", "/api/team/quotas", "team_set_quota", tag="team")
+async def team_set_quota(call: ApiCall, body: NewQuota) -> None:
+    """What may be spent and started in a day, for admins of the project; no limit takes the quota away."""
+    who = _who(call)
+    await run_in_thread(lambda: who.set_quota(body.project, body.person, body.cost, body.sessions))
 
 
 @operation("GET", "/api/team/groups", "team_groups", tag="team")

@@ -1,6 +1,7 @@
-/* The team: its people, what starts by the clock, the rules that admins made for all sessions, and what was refused. An
-   admin adds and removes; everybody sees schedules and rules, and an operator removes their own schedules. A new token is
-   shown once. */
+/* The team: its people, the projects and who has which role in them, what starts by the clock, the rules that admins
+   made for all sessions, and what was refused. An admin of all projects adds and removes people, an admin of a project
+   gives roles in it; everybody sees schedules and rules, and an operator removes their own schedules. A new token is shown
+   once. */
 
 import { el, h, replace } from "../dom.js";
 import { inZone, moment, oneLine, shortProse } from "../format.js";
@@ -64,6 +65,46 @@ const peopleTable = (rows, ctx, remove) =>
     ],
   })));
 
+/** @param {(project: any, who: string) => any} remove the button that takes a role back, for whoever may */
+const projectTable = (rows, roleIn, remove) =>
+  dataTable("Projects", ["Project", "You are", "Who has a role in it"], rows.map((one) => ({
+    cells: [
+      el("strong", oneLine(one.name)),
+      roleIn(one.id),
+      roleIn(one.id) !== "admin"
+        ? el("span.dim", "its admins see that")
+        : Object.keys(one.roles).length
+          ? h("ul.project-roles", { role: "list" }, Object.entries(one.roles).map(([who, role]) => el("li", `${oneLine(who)}: ${role} `, remove(one, who))))
+          : el("span.dim", "nobody besides those who have one in all projects"),
+    ],
+  })));
+
+const newRole = (ctx, managed, changed) => {
+  const project = h("select.field-input", { id: "role-project" }, managed.map((one) => h("option", { value: one.name }, oneLine(one.name))));
+  const who = h("input.field-input", { id: "role-who", autocomplete: "off", spellcheck: "false", required: true, placeholder: "name or @group" });
+  const role = h("select.field-input", { id: "role-role" }, Object.keys(ROLES).map((one) => h("option", { value: one }, one)));
+  const said = h("div.said", { role: "status" });
+  const submit = async (event) => {
+    event.preventDefault();
+    const given = { project: project.value, subject: who.value.trim(), role: role.value };
+    try {
+      await ctx.api.post("/api/team/projects/roles", given);
+      replace(said, el("p", `${oneLine(given.subject)} is ${given.role} in ${oneLine(given.project)}.`));
+      who.value = "";
+      changed();
+    } catch (failure) {
+      replace(said, h("p.problem", { role: "alert" }, problemWords(failure, "The role could not be given.")));
+    }
+  };
+  return h("form.new-person", { "aria-label": "New role in a project", on: { submit } },
+    el("div.field", h("label.field-label", { for: "role-who" }, "Person or @group"), who),
+    el("div.field", h("label.field-label", { for: "role-project" }, "In project"), project),
+    el("div.field", h("label.field-label", { for: "role-role" }, "Is"), role),
+    h("button.primary", { type: "submit" }, "Give role"),
+    said,
+  );
+};
+
 /** @param {any[]} rows @param {(row: any) => any} remove the button, for whoever may */
 const scheduleTable = (rows, remove) =>
   dataTable("Schedules", ["Name", "When", "Next", "Last session", "Made by", ""], rows.map((one) => ({
@@ -106,9 +147,14 @@ const refusalTable = (rows) =>
 
 export const page = (ctx) => {
   const isAdmin = ctx.me.role === "admin";
+  const ofAll = ctx.me.allProjects === "admin"; // people and refusals are for them alone
+  const order = ["none", ...Object.keys(ROLES)];
+  const roleIn = (id) => [ctx.me.allProjects, ctx.me.projects[id] ?? "none"].sort((a, b) => order.indexOf(b) - order.indexOf(a))[0];
   const said = saidPlace();
   const people = el("div");
   const state = el("div", loading());
+  const projects = el("div");
+  const roleForm = el("div");
   const schedules = el("div");
   const rules = el("div");
   const refused = el("div");
@@ -134,12 +180,25 @@ export const page = (ctx) => {
     "Remove this schedule?",
     (one) => ctx.api.path`/api/team/schedules/${one.name}`,
   );
+  const removeRole = (project, who) =>
+    actButton("Remove…", async () => {
+      const words = `${oneLine(who)} has no role of their own in ${oneLine(project.name)} from then on; pages that show it close.`;
+      if (!(await confirmed({ title: "Take this role back?", words: el("p", words), yes: "Remove" }))) return null;
+      await ctx.api.post("/api/team/projects/roles", { project: project.name, subject: who, role: "none" });
+      facts.now();
+      return "The role is taken back.";
+    }, { look: "danger", name: `Take the role of ${oneLine(who)} in ${oneLine(project.name)} back`, said });
   const isOwn = (one) => ctx.me.role === "operator" && one.person === ctx.me.person && Boolean(one.by_role);
   const load = () =>
-    Promise.all(["rules", "schedules", "runners", ...(isAdmin ? ["people", "refusals"] : [])].map((one) => ctx.api.get(`/api/team/${one}`)));
+    Promise.all(["rules", "schedules", "runners", "projects", ...(ofAll ? ["people", "refusals"] : [])].map((one) => ctx.api.get(`/api/team/${one}`)));
   const facts = refreshed(load,
-    ([ruled, timed, runners, known, tried]) => {
+    ([ruled, timed, runners, owned, known, tried]) => {
       replace(state);
+      const managed = owned.rows.filter((one) => roleIn(one.id) === "admin");
+      redraw(roleForm, managed.map((one) => one.name), () => (managed.length ? newRole(ctx, managed, () => facts.now()) : null));
+      redraw(projects, owned.rows, () =>
+        owned.rows.length ? projectTable(owned.rows, roleIn, removeRole) : nothing("No project yet. One is there after its first session."),
+      );
       const isIdle = !runners.rows.length;
       redraw(schedules, [timed.rows, isIdle], () =>
         timed.rows.length
@@ -156,7 +215,7 @@ export const page = (ctx) => {
           ? ruleTable(ruled.rows, isAdmin ? removeRule : null)
           : nothing("No rule yet. An admin who answers “always” on a card makes one; it counts in all sessions."),
       );
-      if (!isAdmin) return;
+      if (!ofAll) return;
       redraw(people, known.rows, () => peopleTable(known.rows, ctx, removePerson));
       redraw(refused, tried.rows, () => (tried.rows.length ? refusalTable(tried.rows) : nothing("Nothing was refused.")));
     },
@@ -166,14 +225,17 @@ export const page = (ctx) => {
   const timer = window.setInterval(() => document.hidden || facts.soon(), LOOK_MS);
   return {
     node: sheet("Team", null,
-      isAdmin
+      ofAll
         ? section("People", newPerson(ctx, () => facts.now()), people)
-        : el("p.dim", `You are ${ctx.me.role === "viewer" ? "a viewer" : "an operator"} here. An admin adds and removes people and rules.`),
+        : isAdmin
+          ? el("p.dim", "You are an admin of some projects: you give roles in them. An admin of all projects adds and removes people.")
+          : el("p.dim", `You are ${ctx.me.role === "viewer" ? "a viewer" : "an operator"} here. An admin adds and removes people and rules.`),
       said,
       state,
+      section("Projects", roleForm, projects),
       section("Schedules", schedules),
       section("Rules for all sessions", rules),
-      isAdmin ? section("Refused", refused) : null,
+      ofAll ? section("Refused", refused) : null,
     ),
     title: "Team",
     leave: () => {
