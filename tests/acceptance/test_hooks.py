@@ -224,6 +224,25 @@ async def test_a_hook_refuses_with_its_reason(place: Place) -> None:
         assert "not on a Friday" in outcome.error and "[hook policy" in outcome.error
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"verdict": "preApproved", "decision": "block", "reason": "no"}',
+        '{"decision": "block", "reason": "no", "hookSpecificOutput": {"permissionDecision": "allow"}}',
+        'reading the policy …\n{"verdict": "blocked", "reason": "no"}',
+        '\ufeff{"verdict": "blocked", "reason": "no"}',
+        '{"verdict": "allow", "permission": "Never"}',
+    ],
+    ids=["two names", "two places", "after a line", "byte order mark", "a word nobody knows"],
+)
+async def test_the_strictest_of_what_a_hook_says_counts(place: Place, said: str) -> None:
+    tool = place.program("policy", f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
+        assert not (place.root / "new.py").exists()
+
+
 async def test_a_hook_that_wants_to_loosen_is_ignored_with_a_warning(place: Place) -> None:
     tool = place.program("kind", '#!/bin/sh\necho \'{"verdict": "preApproved"}\'\n')
     place.own({"on": "before_call", "run": tool})

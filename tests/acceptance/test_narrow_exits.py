@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ui.web.stage import calls
 
-from golem_forge import open_session
+from golem_forge import WorkerRuntime, open_session
 from golem_forge.agent.files.worker_file import parse_worker
+from golem_forge.agent.model.scripted import FunctionScript
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli.doctor import check_walls
@@ -314,6 +316,39 @@ async def test_it_is_never_remembered_and_each_call_has_a_card_of_its_own(projec
             assert (await session.call("exec_command", call)).status is Status.SUCCESS
         assert session.state.controller.memory.grants() == {}
     assert len(person.cards) == 3
+
+
+async def test_a_session_that_is_taken_up_again_keeps_no_yes(project: Path, tmp_path: Path) -> None:
+    """By another process, with the answers that a session keeps: the card comes again, and nobody's absence is a yes.
+    Where the settings there do not offer it, the call does not exist."""
+    config("sandbox: {outside: ask}\n")
+    made = tmp_path / "outside"
+    call = calls(("exec_command", {"cmd": f"echo x >> {made}", "outside": True, "reason": "it must leave"}))
+
+    async def turn(person: Any, mode: str, resume: str = "") -> tuple[str, str]:
+        turns = [call, "Done."]
+        script = FunctionScript(lambda request: turns.pop(0))
+        runtime = WorkerRuntime(
+            directory=project, model=script, approval_mode=mode, approval_callback=person, resume=resume
+        )
+        results: list[Any] = []
+        runtime.bus.on("toolResult", lambda event: results.append(event.wire["status"]))
+        await runtime.initialize()
+        try:
+            await runtime.turn("go")
+            return runtime.session_id, results[-1]
+        finally:
+            await runtime.aclose()
+
+    first = Person(remember="session")
+    session, status = await turn(first, "interactive")
+    assert status == "success" and len(first.cards) == 1
+    second = Person(yes=False)
+    assert (await turn(second, "approve_all", session))[1] == "approval_denied" and len(second.cards) == 1
+    assert (await turn(None, "approve_all", session))[1] == "approval_denied"
+    config("")
+    assert (await turn(Person(), "interactive", session))[1] == "input_invalid"
+    assert made.read_text() == "x\n"
 
 
 @pytest.mark.parametrize("mode", ["approve_all", "contained", "auto_deny"])

@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.test_session_commands import Typing
 from tests.deadlines import PATIENCE
 from tests.git_remotes import PASSWORD, Elsewhere, bare, git, https_remote, ssh_remote
+
+from golem_forge.ui.render.calls import CallDisplay, brief_result
+from golem_forge.ui.render.lines import plain_text
 
 COMMIT = "echo two > a.txt && git commit -qam 'the second'"
 
@@ -120,10 +124,31 @@ def test_a_script_that_pushes_is_told_how_to(desk: Callable[..., Any], own_home:
     place = desk({})
     place.know_walls()
     repository(place, own_home, "https://git.example.test/me/project.git")
-    run(place, "for b in main; do git push origin $b; done")
-    (call,) = place.calls()
-    assert (call.tool, call.status) == ("exec_command", "execution_failed")
-    assert "call git_push or git_fetch" in str(place.history())
+    run(place, "for b in main; do git push origin $b; done", "git submodule add https://git.example.test/x.git lib")
+    assert [(call.tool, call.status) for call in place.calls()] == [("exec_command", "execution_failed")] * 2
+    told = str(place.history())
+    assert "call git_push or git_fetch" in told and "A submodule is added or cloned by the user" in told
+
+
+async def test_a_person_types_a_push(
+    desk: Callable[..., Any], own_home: Path, tmp_path: Path, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`!git push` is the same call as the agent's; a script that pushes names the way that works, to them as well."""
+    for name, value in elsewhere.environ.items():
+        monkeypatch.setenv(name, value)
+    place = desk({})
+    place.know_walls()
+    root = repository(place, own_home, elsewhere.url, elsewhere.settings)
+    async with Typing(root, approval_mode="approve_all") as person:
+        results: list[Any] = []
+        person.runtime.bus.on("toolResult", lambda event: results.append(event.wire))
+        await person.type("!git push -u origin main")
+        assert (results[-1]["toolName"], results[-1]["status"]) == ("git_push", "success"), results[-1]
+        assert served(tmp_path / "elsewhere", "log", "--format=%s", "main") == "the first"
+        await person.type("!cd . && git push")
+        (way,) = results[-1]["value"]["ways"]
+        assert "git push REMOTE BRANCH" in way
+        assert way in plain_text(brief_result(results[-1], CallDisplay(), 4000))
 
 
 def test_the_agents_commit_carries_my_signature(desk: Callable[..., Any], own_home: Path, tmp_path: Path) -> None:

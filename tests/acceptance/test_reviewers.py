@@ -169,6 +169,24 @@ async def test_a_reviewer_that_says_yes_to_everything_is_not_asked_what_is_not_i
         assert len(reviews(session)) == 2
 
 
+async def test_a_reviewer_never_answers_for_a_command_outside_the_walls(
+    place: Place, asked: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Not even one whose bound is the highest risk there is: the yes must be a person's own."""
+    program = place.reviewer("echo approve", up_to="high")
+    place.own({"reviewer": {"run": str(program), "up_to": "high"}}, sandbox={"outside": "ask"})
+    call = {"cmd": f"touch {tmp_path}/outside", "outside": True, "reason": "it must leave"}
+    ask = asked({"approved": False})
+    async with place.session(ask) as session:
+        denied = await session.call("exec_command", call)
+        assert denied.status is Status.APPROVAL_DENIED and denied.decision.answered_by == "person"
+        assert len(ask) == 1 and reviews(session) == []
+    async with place.session(None) as session:  # and where nobody is there, nobody answers in their place
+        denied = await session.call("exec_command", call)
+        assert denied.status is Status.APPROVAL_DENIED and reviews(session) == []
+    assert not (tmp_path / "outside").exists()
+
+
 async def test_a_risk_above_its_bound_asks(place: Place, asked: Callable[..., Any]) -> None:
     place.reviewer("echo approve", up_to="low")
     ask = asked({"approved": True})

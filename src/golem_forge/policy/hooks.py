@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
-from golem_forge.core.decisions import Verdict, VerdictSource
+from golem_forge.core.decisions import Verdict, VerdictSource, strictest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
 from golem_forge.policy.rules.globs import name_glob, path_matches_glob
@@ -184,16 +184,25 @@ def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
         return HookAnswer(to_model=said, sends_back=True)
     if run.exit_code != 0:
         return _failed(hook, run)
-    text = run.out.strip()
-    if text.startswith("{"):
+    text = run.out.removeprefix("\ufeff").strip()
+    if answer := _json_part(hook, text):
         try:
-            said = json.loads(text)
+            said = json.loads(answer)
         except (ValueError, RecursionError):
             if hook.on is HookPoint.BEFORE_CALL:
                 return HookAnswer(failure="answered with JSON that cannot be read")
         else:
             return _Reader(hook, said).answer()
     return _addressed(hook, _bounded(text)) if hook.tell is not None else HookAnswer()
+
+
+def _json_part(hook: Hook, text: str) -> str:
+    """The answer in what a hook printed; empty: there is none. Threat: a `before_call` hook that prints a line before
+    it refuses, and is taken for one that says nothing. Elsewhere what a hook prints is for the model."""
+    if text.startswith("{"):
+        return text
+    last = text.rpartition("\n")[2].strip() if hook.on is HookPoint.BEFORE_CALL else ""
+    return last if last.startswith("{") else ""
 
 
 def _failed(hook: Hook, run: HookRun) -> HookAnswer:
@@ -222,18 +231,20 @@ class _Reader:
         hook, before = self._hook, self._hook.on is HookPoint.BEFORE_CALL
         if before and any(name in place for place in self._places for name in _EDITS):
             return HookAnswer(failure="wants to change the arguments, which no hook can")
-        word, reason = self._text(_VERDICT_NAMES), self._text(_REASON_NAMES)
+        words, reason = self._verdict_words(), self._text(_REASON_NAMES)
         warnings: tuple[str, ...] = ()
-        verdict = _VERDICTS.get(word)
+        strange = next((word for word in words if word not in _VERDICTS), "")
+        known = [_VERDICTS[word] for word in words if word in _VERDICTS]
+        verdict = strictest(known) if known else None
         if self._places[0].get("continue") is False:
             verdict = Verdict.BLOCKED
-        elif verdict is None and word not in _SAYS_NOTHING:
-            if before:
-                return HookAnswer(failure=f"answered with the verdict {_line(word)!r}, which nobody knows")
-            warnings = (f"its verdict {_line(word)!r} has no meaning and was ignored",)
-        elif verdict is Verdict.PRE_APPROVED or (verdict is Verdict.ASK and not before):
+        elif strange and before:
+            return HookAnswer(failure=f"answered with the verdict {_line(strange)!r}, which nobody knows")
+        elif strange:
+            warnings = (f"its verdict {_line(strange)!r} has no meaning and was ignored",)
+        if verdict is Verdict.PRE_APPROVED or (verdict is Verdict.ASK and not before):
             verdict = None
-            warnings = (f"its verdict {word!r} was ignored: a hook can only make things stricter",)
+            warnings = (*warnings, f"its verdict {words[0]!r} was ignored: a hook can only make things stricter")
         told = _addressed(hook, self._told(("tell",)))
         to_model = "\n".join(part for part in (told.to_model, self._told(_MODEL_NAMES)) if part)
         to_person = " ".join(part for part in (told.to_person, _line(self._told(_PERSON_NAMES))) if part)
@@ -249,6 +260,12 @@ class _Reader:
             warnings=warnings,
             sends_back=bool(to_model),
         )
+
+    def _verdict_words(self) -> list[str]:
+        """Under whatever names and in whatever place: the strictest counts."""
+        found = (place[name] for name in _VERDICT_NAMES for place in self._places if name in place)
+        words = [each if isinstance(each, str) else repr(each) for each in found if each is not None]
+        return [word for word in words if word not in _SAYS_NOTHING]
 
     def _text(self, names: Sequence[str]) -> str:
         found = (place[name] for name in names for place in self._places if name in place)

@@ -37,7 +37,7 @@ from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
 from golem_forge.team.rings import listen
 from golem_forge.team.schema import check_version
-from golem_forge.team.session_run import RunnerParts, SessionRun
+from golem_forge.team.session_run import Phase, RunnerParts, SessionRun
 from golem_forge.team.session_workspace import remove_old_clones
 from golem_forge.team.shared_rules import StoreRules
 from golem_forge.team.store import Store
@@ -218,7 +218,7 @@ class Runner:
             async with room:
                 await asyncio.sleep(self._rests_until - time.monotonic())
                 if (before := self._runs.get(session_id)) is not None:
-                    if not before.leaving:
+                    if before.phase is not Phase.LEFT:
                         return  # a ring too many
                     await asyncio.wait({self._tasks[session_id]})
                 if (task := await self._claim_one(parts, session_id)) is not None:
@@ -357,7 +357,7 @@ class Runner:
     async def _look_at_held(self) -> None:
         """Tells sessions what changed in the store, between two renewals of their leases."""
         rang, self._news_of = self._news_of, set()
-        asked = [each for each, run in self._runs.items() if run.takes_news and ("" in rang or each in rang)]
+        asked = [each for each, run in self._runs.items() if run.takes_news() and ("" in rang or each in rang)]
         if not asked:
             return
         try:
@@ -383,7 +383,7 @@ class Runner:
 
     def _answer_form(self, session_id: str, answer: Mapping[str, Any], by: str, door: str) -> str:
         run = self._runs.get(session_id)
-        return "the session is not here any more" if run is None else run.answer_form(answer, by, door)
+        return "the session is not here any more" if run is None else run.questions.answer_form(answer, by, door)
 
     # ---- from threads
 

@@ -22,6 +22,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,36 +33,31 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.core.decisions import Risk, is_riskier
+from golem_forge.core.decisions import Risk
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.events.open_questions import TIMEOUT
 from golem_forge.sandbox.walls.environment import PROJECT_SECRETS
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.quotas import SessionSpending
 from golem_forge.team.rows import (
-    ANSWERED,
-    AUTHOR_ONCE,
     CHECKPOINT,
-    EXPIRED,
     FAILED,
     FINISHED,
     NEXT_MESSAGE,
-    SOMEBODY_ELSE,
     STOPPED,
     Append,
     Arrival,
     Lease,
     QuestionRow,
     SessionEnding,
-    question_title,
 )
+from golem_forge.team.session_questions import RETRY_S, SessionQuestions, TaskSet
 from golem_forge.team.session_workspace import LOST, WORKSPACE, SessionWorkspace, checkpoint_notice, name_call
 from golem_forge.team.shared_rules import SessionRules, StoreRules
 from golem_forge.team.store import Store
@@ -71,7 +67,6 @@ UI_NAME: Final = "store"
 LOOK_S: Final = 1.0
 SETTLE_S: Final = 0.3
 """So long nothing changes before a session parks: an answer that comes at once finds it still here."""
-RETRY_S: Final = 1.0
 FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 CALLS_END_S: Final = 60.0
 """So long calls that run may go on when the disk is full."""
@@ -107,11 +102,41 @@ class RunnerParts:
     """Given what is not recorded (text as it comes), for UIs that are attached elsewhere."""
 
 
+class Phase(Enum):
+    """Where a session stands in its runner."""
+
+    OPENING = "opening"
+    """Its journal is read and its worker starts. What arrives waits until the journal said what was."""
+    IDLE = "idle"
+    """No turn runs."""
+    TURN = "turn"
+    """A turn runs; the session parks when all of it waits for people."""
+    HELD = "held"
+    """A turn waits for people and cannot park: the session keeps its slot."""
+    ENDING = "ending"
+    """Its end is being recorded: it is not handed over any more."""
+    LEFT = "left"
+    """It is parked, given back or lost: nothing more of it is recorded here, while this process puts its parts away."""
+
+
+_NEXT: Final[Mapping[Phase, frozenset[Phase]]] = {
+    Phase.OPENING: frozenset((Phase.IDLE, Phase.ENDING, Phase.LEFT)),
+    Phase.IDLE: frozenset((Phase.TURN, Phase.ENDING, Phase.LEFT)),
+    Phase.TURN: frozenset((Phase.IDLE, Phase.HELD, Phase.ENDING, Phase.LEFT)),
+    Phase.HELD: frozenset((Phase.TURN, Phase.ENDING, Phase.LEFT)),
+    Phase.ENDING: frozenset((Phase.LEFT,)),
+    Phase.LEFT: frozenset(),
+}
+"""A turn ends without `IDLE` only where the runner itself failed."""
+
+
 class SessionRun:
     def __init__(self, parts: RunnerParts, lease: Lease) -> None:
         self.lease = lease
+        self.phase = Phase.OPENING
         self.lost = ""
-        """Why the session is not this runner's any more."""
+        """Why the session is not this runner's any more. The threads of leases and commits set it; then the loop
+        leaves."""
         self._settled = False
         """Whether the store has taken its end, its parking or its return: who finds no lease here from then on has not
         lost one."""
@@ -128,24 +153,13 @@ class SessionRun:
         """The number of the last arrival that was looked at."""
         self._messages: list[Arrival] = []
         self._changed = asyncio.Event()
-        self._questions: dict[str, Mapping[str, Any]] = {}
-        """Open approvals and forms by id."""
-        self._unkept: set[str] = set()
-        """Those that are not in the store yet: until they are, the session does not park, or nobody could answer."""
-        self._answered_here: dict[str, tuple[str, str]] = {}
-        """Person and door of an answer that did not go through the store."""
-        self._held = False
+        self.questions = SessionQuestions(parts.store, lease, self._bus, self._changed)
         self._hold_timer: asyncio.TimerHandle | None = None
-        self._leaving = False
         self._giving_back: asyncio.Future[None] | None = None
         """It is not cancelled with the rest: the session would wait until its lease is over."""
-        self._is_ending = False
-        self._reading = False
-        """Whether what arrives is taken up: not before the journal said what was."""
         self._stop_asked = False
         self._interrupt_due = 0
         """The number of the last interrupt that found no turn: it ends the turns that were asked for before it."""
-        self._in_turn = False
         self._workspace: SessionWorkspace | None = None
         self._checkpoint_seq = -1
         """The number of the last event when the origin had all files; what came later may have changed some."""
@@ -158,11 +172,20 @@ class SessionRun:
         """By how they begin: what lists say of the session for as long as there is one."""
         self._checkpoint_notice = notice
         self._looking = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = TaskSet()
 
     @property
     def id(self) -> str:
         return self.lease.id
+
+    def _enter(self, phase: Phase) -> None:
+        if phase is not self.phase:
+            assert phase in _NEXT[self.phase], f"{self.phase} → {phase}"
+            self.phase = phase
+
+    def _is_gone(self) -> bool:
+        """Whether nothing more may be recorded here. Asked again after every wait."""
+        return self.phase is Phase.LEFT or bool(self.lost)
 
     # ---- from start to end
 
@@ -219,10 +242,6 @@ class SessionRun:
             default_mode=lease.session.mode or "single",  # type: ignore[arg-type]
         )
         detach = runtime.ui.attach(UI_NAME, may_trust=False)
-        self._bus.on("approvalRequired", self._asked)
-        self._bus.on("approvalResolved", self._resolved)
-        self._bus.on("formRequired", self._asked)
-        self._bus.on("formResolved", self._resolved)
         self._bus.on("*", self._pass_on)
         try:
             try:
@@ -243,8 +262,8 @@ class SessionRun:
                 runtime.tree.four_eyes = Risk(level.value)
             await asyncio.to_thread(self._store.quotas.release, lease.session)
             runtime.tree.spending = SessionSpending(self._store.quotas, lease.session)
-            self._runtime = runtime
-            if self._leaving or self.lost:  # the runner was told to end while the worker started
+            self._runtime = self.questions.runtime = runtime
+            if self._is_gone():  # the runner was told to end while the worker started
                 self._leave()
                 return
             self._continue_script(runtime)
@@ -286,7 +305,8 @@ class SessionRun:
         return journals, os.path.isdir(directory)
 
     async def _work(self, runtime: WorkerRuntime, journals: StoredJournals) -> None:
-        self._seen, self._reading = journals.last_arrival, True
+        self._seen = journals.last_arrival
+        self._enter(Phase.IDLE)
         assert journals.journal is not None
         journals.journal.writer.started = True
         if journals.has_run:
@@ -301,7 +321,7 @@ class SessionRun:
             self._kept_notices[MAY_HAVE_RUN_NOTICE] = said
             await self._tell_checkpoint(self._checkpoint_notice, again=True)
         while not await self.look():
-            if self._leaving or self.lost:
+            if self._is_gone():
                 return
             await asyncio.sleep(RETRY_S)
         if self._interrupt_due and runtime.resumed is not None and runtime.resumed.open_turn is not None:
@@ -310,9 +330,9 @@ class SessionRun:
             journals.journal.append(WORKSPACE, {"clone": self._workspace.new_clone})
         told = self._tell_lost(runtime)
         result = await self._attend(runtime.go_on())
-        if not told and not self._leaving and not self.lost:
+        if not told and not self._is_gone():
             result = await self._attend(runtime.turn(self._lost_note))
-        while not self._leaving and not self.lost:
+        while not self._is_gone():
             if self._stop_asked or (result is not None and result.status is RunStatus.TERMINATED):
                 await self._end_with(runtime, result, STOPPED)
                 return
@@ -335,12 +355,12 @@ class SessionRun:
     async def _attend(self, turn: Any) -> RunResult | None:
         """Runs a turn, and parks the session while it waits for people. None: the session has left, or there was no
         turn."""
-        self._in_turn = True
-        task = asyncio.ensure_future(turn)
-        runtime = self._runtime
+        runtime, questions = self._runtime, self.questions
         assert runtime is not None
+        self._enter(Phase.TURN)
+        task = asyncio.ensure_future(turn)
         while not task.done():
-            waits = runtime.only_waits and bool(self._questions) and not self._unkept
+            waits = runtime.only_waits and questions.can_wait
             changed = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait(
                 {task, changed}, timeout=SETTLE_S if waits else LOOK_S, return_when=asyncio.FIRST_COMPLETED
@@ -348,18 +368,19 @@ class SessionRun:
             changed.cancel()
             if task.done():
                 break
-            if self.lost or self._leaving:
+            if self._is_gone():
                 await self._abandon(task)
                 return None
             if self._changed.is_set():
                 self._changed.clear()
             elif not runtime.only_waits:
-                await self._hold(bool(self._questions))
-            elif waits and self._questions and not self._stop_asked and await self._park(_what_waits(self._questions)):
+                await self._hold(bool(questions.open))
+            elif waits and questions.open and not self._stop_asked and await self._park(questions.title):
                 await self._abandon(task)
                 return None
-        self._in_turn = False
         await self._hold(False)
+        if not self._is_gone():
+            self._enter(Phase.IDLE)
         result: RunResult | None = await task
         await self._checkpoint()
         if self._signal.reason not in (STOPPED_BY_PERSON, LEFT):
@@ -372,14 +393,14 @@ class SessionRun:
         assert journal is not None
         assert runtime is not None
         await self._checkpoint()
-        seen, asked = self._seen, list(self._questions)
-        calls = [{"call": wire.get("toolCallId", ""), "question": id} for id, wire in self._questions.items()]
+        seen, asked = self._seen, list(self.questions.open)
+        calls = [{"call": wire.get("toolCallId", ""), "question": id} for id, wire in self.questions.open.items()]
         line, number = journal.parked_line({"calls": calls})
         try:
             await journal.committed()
         except ForgeError:  # it cannot act for the session any more; that is told elsewhere
             return False
-        if journal.lines != number - 1 or asked != list(self._questions) or self._unkept:
+        if journal.lines != number - 1 or asked != list(self.questions.open) or self.questions.unkept:
             return False  # something was recorded or answered meanwhile
         append = Append(session=self.id, epoch=self.lease.epoch, first=number, lines=(line,))
         cost = runtime.meter.cost or 0.0
@@ -426,7 +447,7 @@ class SessionRun:
         assert self._workspace is not None
         runtime.ui.show_status(type="warning", message=self._lost_note)
         self._kept_notices[LOST] = self._workspace.lost_notice
-        self._start(self._tell_checkpoint(self._checkpoint_notice, again=True))
+        self._tasks.start(self._tell_checkpoint(self._checkpoint_notice, again=True))
         resumed = runtime.resumed
         turn = resumed.open_turn if resumed is not None else None
         if resumed is not None and turn is not None and turn.response is not None:
@@ -440,7 +461,7 @@ class SessionRun:
     async def _checkpoint(self) -> None:
         """After every turn, and before the session leaves this runner: from here another machine can go on."""
         journal = self._journals.journal if self._journals is not None else None
-        if self._workspace is None or journal is None or self._leaving or self.lost:
+        if self._workspace is None or journal is None or self._is_gone():
             return
         if journal.seq == self._checkpoint_seq:
             return
@@ -470,43 +491,27 @@ class SessionRun:
             await asyncio.to_thread(self._store.set_notice, self.lease, whole)
 
     async def _hold(self, held: bool) -> None:
-        if held == self._held:
+        if held == (self.phase is Phase.HELD) or self.phase is Phase.LEFT:
             return
-        self._held = held
+        self._enter(Phase.HELD if held else Phase.TURN)
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
         if held:
-            loop = asyncio.get_running_loop()
-            self._hold_timer = loop.call_later(self._parts.hold_s, self._deny_held)
+            reason = f"No answer within {self._parts.hold_s:g} s."  # the slot is one that others need
+            self._hold_timer = self._loop.call_later(self._parts.hold_s, self.questions.deny_all, reason)
         with contextlib.suppress(StoreUnavailable):
-            await asyncio.to_thread(self._store.hold, self.lease, held, _what_waits(self._questions) if held else "")
-
-    def _deny_held(self) -> None:
-        """Nobody answered in time, and the session keeps a slot that others need."""
-        assert self._runtime is not None
-        reason = f"No answer within {self._parts.hold_s:g} s."
-        for question_id in list(self._questions):
-            self._runtime.ui.withdraw_approval(question_id, approved=False, by=TIMEOUT, reason=reason)
+            await asyncio.to_thread(self._store.hold, self.lease, held, self.questions.title if held else "")
 
     # ---- leaving
 
-    @property
     def takes_news(self) -> bool:
         """Whether what changed in the store can still change anything here."""
-        return not (self._leaving or self._is_ending or self.lost)
-
-    @property
-    def leaving(self) -> bool:
-        """Whether the session is another's or nobody's by now, while this process still puts away what it had."""
-        return self._leaving
-
-    def _is_gone(self) -> bool:
-        """Asked after a wait: by then it may be."""
-        return self._leaving or bool(self.lost)
+        return self.phase is not Phase.ENDING and not self._is_gone()
 
     def _leave(self) -> None:
-        self._leaving = True
+        self._enter(Phase.LEFT)
+        self.questions.close()
         if self._journals is not None and self._journals.journal is not None:
             self._journals.journal.leave()
 
@@ -528,7 +533,7 @@ class SessionRun:
 
     async def hand_over(self) -> None:
         """The runner ends: the session goes on elsewhere, from what is recorded. One that is about to end, ends."""
-        if self._leaving or self.lost or self._is_ending:
+        if not self.takes_news():
             return
         await self._checkpoint()
         if self._is_gone():
@@ -538,7 +543,7 @@ class SessionRun:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(5):
                     await journal.committed()
-        if self._is_gone() or self._is_ending:  # while this waited: a journal that falls silent now would lack its end
+        if not self.takes_news():  # while this waited: a journal that falls silent now would lack its end
             return
         self._leave()
         self._changed.set()
@@ -552,7 +557,7 @@ class SessionRun:
 
     def _full_in_thread(self, error: OSError) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing runs
-            self._loop.call_soon_threadsafe(lambda: self._start(self._give_away(error)))
+            self._loop.call_soon_threadsafe(lambda: self._tasks.start(self._give_away(error)))
 
     async def _give_away(self, error: BaseException) -> None:
         """This machine's disk is full: the session goes on elsewhere, or here when there is room again."""
@@ -560,7 +565,7 @@ class SessionRun:
         complaints.tell("sessions are given back, the disk of this runner is full", error)
         self.drain()
         until = time.monotonic() + CALLS_END_S
-        while self.runs_something and not self._leaving:
+        while self.runs_something and self.phase is not Phase.LEFT:
             if time.monotonic() > until:
                 break
             await asyncio.sleep(0.05)
@@ -593,9 +598,9 @@ class SessionRun:
 
     async def _end_with(self, runtime: WorkerRuntime, result: RunResult | None, state: str) -> None:
         """`sessionEnd` and the last line first: whoever sees the state can read the whole journal."""
-        if self._leaving or self.lost:
+        if self._is_gone():
             return
-        self._is_ending = True
+        self._enter(Phase.ENDING)
         if left := runtime.tree.parts.get(ExecSessions).in_background:
             said = f"{left} command{' was' if left == 1 else 's were'} ended with the session."
             runtime.ui.show_status(type="warning", message=said)
@@ -622,6 +627,8 @@ class SessionRun:
             await asyncio.to_thread(self._workspace.remove)
 
     async def _end(self, ending: SessionEnding) -> None:
+        if self.phase is not Phase.LEFT:
+            self._enter(Phase.ENDING)
         ended = None
         while ended is None and not self.lost:
             try:
@@ -636,12 +643,15 @@ class SessionRun:
 
     async def _close_runtime(self) -> None:
         runtime, self._runtime = self._runtime, None
+        self.questions.runtime = None
         if runtime is not None:
             await runtime.aclose()
 
     async def _close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
+        if self._hold_timer is not None:
+            self._hold_timer.cancel()
+        self._tasks.cancel()
+        self.questions.tasks.cancel()
         if self._giving_back is not None:
             await asyncio.wait({self._giving_back})
         with contextlib.suppress(Exception):
@@ -658,15 +668,15 @@ class SessionRun:
             self._stop_asked = True
             self._signal.interrupt(STOPPED_BY_PERSON)
             self._changed.set()
-        if self._reading and arrivals > self._seen:
-            self._start(self.look())
+        if self.phase is not Phase.OPENING and arrivals > self._seen:
+            self._tasks.start(self.look())
 
     async def look(self) -> bool:
         """Takes up what arrived: messages for the next turn, answers, interrupts. False: the store cannot be asked."""
         async with self._looking:
             try:
                 arrived = await asyncio.to_thread(self._store.arrived, self.id, self._seen)
-                asked = list(self._questions) if arrived else []
+                asked = list(self.questions.open) if arrived else []
                 rows = [await asyncio.to_thread(self._store.question, question_id) for question_id in asked]
             except StoreUnavailable:
                 return False
@@ -682,7 +692,7 @@ class SessionRun:
                     self.ring(stop=True)
             for row in rows:
                 if row is not None:
-                    self._apply(row)
+                    self.questions.apply(row)
             if arrived:
                 self._seen = arrived[-1].number
                 self._changed.set()
@@ -697,7 +707,7 @@ class SessionRun:
         if runtime is not None and runtime.journal is not None:
             fields = {"number": arrival.number, "kind": arrival.kind, "by": arrival.person, "door": arrival.door}
             runtime.journal.append(ARRIVED, fields)
-        if self._in_turn:
+        if self.phase in (Phase.TURN, Phase.HELD):
             self._signal.interrupt("interrupted")
         else:
             self._interrupt_due = arrival.number
@@ -726,102 +736,9 @@ class SessionRun:
             return False
         return self._seen == before and not self._messages
 
-    def _asked(self, event: Event) -> None:
-        wire = dict(event.wire)
-        shown_again = str(wire["requestId"]) in self._questions
-        self._questions[str(wire["requestId"])] = wire
-        if not shown_again:
-            self._unkept.add(str(wire["requestId"]))
-            self._start(self._ask(wire, "approval" if event.type == "approvalRequired" else "form"))
-
-    async def _ask(self, wire: Mapping[str, Any], kind: str) -> None:
-        question_id = str(wire["requestId"])
-        runtime = self._runtime
-        timeout = runtime.program.approval.timeout if runtime is not None else None
-        expires_in = timeout.value if timeout else None
-        level = runtime.program.approval.four_eyes if runtime is not None else None
-        four_eyes = 0
-        if kind == "approval" and level is not None:
-            below = is_riskier(Risk(level.value), Risk(wire["risk"]))
-            four_eyes = AUTHOR_ONCE if below else SOMEBODY_ELSE
-        while question_id in self._questions and not self._leaving:
-            try:
-                row = await asyncio.to_thread(
-                    self._store.ask, self.lease, wire, kind=kind, expires_in=expires_in, four_eyes=four_eyes
-                )
-            except StoreUnavailable:
-                await asyncio.sleep(RETRY_S)
-                continue
-            except TeamError as error:
-                if error.code != "LEASE_LOST":  # that one is told elsewhere
-                    _log.warning("session %s: its question could not be kept: %s", self.id[:12], error.message)
-                    if runtime is not None:  # nobody would see it
-                        why = "The store could not keep this question."
-                        runtime.ui.withdraw_approval(question_id, approved=False, by=TIMEOUT, reason=why)
-                return
-            self._unkept.discard(question_id)
-            self._apply(row)
-            break
-        self._changed.set()
-
-    def _apply(self, row: QuestionRow) -> None:
-        """An answer counts for the question that was asked: its id is made of the call, its fingerprint and diff."""
-        runtime = self._runtime
-        if runtime is None or row.id not in self._questions or self._leaving:
-            return
-        if row.kind == "approval" and row.state in (ANSWERED, EXPIRED):
-            # The decision names the times of the inbox: this process may take the answer up hours later.
-            runtime.ui.kept_times[row.id] = row.asked, row.answered or row.expires
-        if row.state == EXPIRED:
-            runtime.ui.withdraw_approval(row.id, approved=False, by=TIMEOUT, reason="No answer came in time.")
-        elif row.state == ANSWERED:
-            by = row.person or "a person"
-            source = f"{by} ({row.door})" if row.door else by
-            answer = {**row.answer, "requestId": row.id}
-            self._bus.emit("approvalResponse" if row.kind == "approval" else "formResponse", answer, source=source)
-            if row.id in self._questions:  # it did not count: an edit that is not valid
-                runtime.ui.kept_times.pop(row.id, None)
-                self._start(self._ask_again(row.id))
-
-    def answer_form(self, answer: Mapping[str, Any], by: str, door: str) -> str:
-        """From a terminal or page of this machine, past the store: it may hold a secret. Gives why it does not count;
-        empty: it does."""
-        question_id, runtime = str(answer.get("requestId")), self._runtime
-        if runtime is None or question_id not in self._questions or self._leaving:
-            return "this is no longer asked"
-        problem = runtime.ui.objection("formResponse", answer)
-        if problem is None or problem:
-            return problem or "this is no longer asked"
-        self._answered_here[question_id] = (by, door)
-        self._bus.emit("formResponse", dict(answer), source=f"{by or 'a person'} ({door})")
-        return ""
-
-    def _resolved(self, event: Event) -> None:
-        question_id = str(event.wire.get("requestId"))
-        self._unkept.discard(question_id)
-        if self._questions.pop(question_id, None) is not None and not self._leaving:
-            self._start(self._withdraw(question_id))
-        self._changed.set()
-
-    async def _ask_again(self, question_id: str) -> None:
-        if (wire := self._questions.get(question_id)) is not None:
-            with contextlib.suppress(TeamError):
-                await asyncio.to_thread(self._store.ask_again, self.lease, question_id, wire)
-            self._changed.set()
-
-    async def _withdraw(self, question_id: str) -> None:
-        person, door = self._answered_here.pop(question_id, ("", ""))
-        with contextlib.suppress(TeamError):
-            await asyncio.to_thread(self._store.withdraw, self.lease, question_id, person, door)
-
     def _pass_on(self, event: Event) -> None:
-        if self._parts.on_delta is not None and not self._leaving:
+        if self._parts.on_delta is not None and self.phase is not Phase.LEFT:
             self._parts.on_delta(self.id, event)
-
-    def _start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     def _continue_script(self, runtime: WorkerRuntime) -> None:
         """A scripted model plays on where the last process stopped."""
@@ -867,9 +784,3 @@ def _open_calls(runtime: WorkerRuntime) -> list[str]:
 def _last_text(runtime: WorkerRuntime) -> str:
     messages = runtime.history.messages
     return next((each.text for each in reversed(messages) if isinstance(each, AssistantMessage)), "")
-
-
-def _what_waits(questions: Mapping[str, Mapping[str, Any]]) -> str:
-    first = next(iter(questions.values()), {})
-    more = f" and {len(questions) - 1} more" if len(questions) > 1 else ""
-    return shorten(question_title(first), 100) + more

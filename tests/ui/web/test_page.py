@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.deadlines import PATIENCE
 from tests.ui.web.bench import NARROW, Windows, browsing, until
-from tests.ui.web.stage import calls
+from tests.ui.web.stage import WORKSPACE, calls
 
-from golem_forge import tool
+from golem_forge import Worker, tool
 from golem_forge.tools.tool import Tool
 from golem_forge.ui.web.markdown import to_html
 
@@ -304,3 +304,45 @@ async def test_the_button_of_the_open_form_for_a_new_session_has_no_minus(window
         })"""
     )
     assert ["+" in one for one in shown] == [True, False] and shown[1] == "none"
+
+
+_TOO_WIDE = """() => {
+  const panel = document.getElementById("panel");
+  return Math.max(panel.scrollWidth - panel.clientWidth, document.documentElement.scrollWidth - window.innerWidth);
+}"""
+
+
+async def test_the_panel_lists_ports_and_publishes_them(staged: Any, windows: Windows) -> None:
+    """What a command serves is in the panel; a button gives the link, and another one ends it."""
+    serve = {"cmd": "python3 -u -m http.server 3000 --bind 127.0.0.1", "yield_time_ms": 0}
+    ready = {"cmd": "until (echo > /dev/tcp/127.0.0.1/3000) 2> /dev/null; do sleep 0.1; done", "yield_time_ms": 30_000}
+    worker = Worker(name="main", toolsets={"exec": {}}, sandbox=WORKSPACE)
+    turns = [calls(("exec_command", serve)), calls(("exec_command", ready)), "It serves."]
+    stage = await staged(turns, worker=worker, approval="approve_all")
+    window = await windows()
+    await window.open(stage.link())
+    page = window.page
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    await page.keyboard.type("Serve it")
+    await window.press("Enter")
+    await window.sees("It serves.")
+    listed = page.locator("#panel .ports")
+    await listed.get_by_text("http.server 3000").wait_for()
+    await listed.get_by_role("button", name="publish port 3000", exact=True).click()
+    link = listed.get_by_role("link")
+    await link.wait_for()
+    url = await link.get_attribute("href")
+    assert url and re.fullmatch(r"http://127\.(?!0\.)[0-9.]+:3000/", url)
+    assert await link.get_attribute("target") == "_blank" and "noopener" in str(await link.get_attribute("rel"))
+    assert (await page.request.get(url)).status == 200
+    assert await window.accessible() == []
+    assert await page.evaluate(_TOO_WIDE) <= 0
+    await window.picture("ports-1280")
+    await page.set_viewport_size({"width": 390, "height": 800})
+    await page.get_by_role("button", name="Session panel").click()
+    await listed.get_by_role("link").wait_for()
+    assert await page.evaluate(_TOO_WIDE) <= 0
+    await window.picture("ports-390")
+    await listed.get_by_role("button", name="unpublish port 3000").click()
+    await listed.get_by_role("button", name="publish port 3000", exact=True).wait_for()
+    assert await listed.get_by_role("link").count() == 0

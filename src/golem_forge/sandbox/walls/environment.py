@@ -81,7 +81,17 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
         **({"FORGE_WORKSPACE": workspace} if workspace else {}),
         "FORGE_WALLS": level.value,
         "FORGE_NETWORK": "proxy" if hosts and level is Level.FULL else "off",  # no proxy stands at other levels
+        **({} if hosts or level is Level.OFF else _NO_RETRIES),
     }
+
+
+_NO_RETRIES: Final = {
+    "npm_config_fetch_retries": "0",
+    "PIP_RETRIES": "0",
+    "UV_HTTP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+}
+"""Without a network nothing gets better by waiting: npm alone tries for more than a minute."""
 
 
 def person_identity(environ: Mapping[str, str]) -> dict[str, str]:

@@ -93,6 +93,47 @@ class Budget {
   }
 }
 
+/* The ports that commands of the session listen on: asked for when a call began or ended, and once more a little later,
+   because a server takes a moment to listen. */
+class Ports {
+  /** @type {{port: number, command: string, since: string, url: string}[]} */
+  rows = [];
+  #timer = 0;
+  #again = false;
+
+  constructor(ctx, changed) {
+    this.ctx = ctx;
+    this.told = changed;
+  }
+
+  changed(change) {
+    const { store, session } = this.ctx;
+    if (!store.caughtUp || !session.answerable || this.ctx.me?.team) return;
+    const call = change.what === "item" && store.items.get(change.key)?.kind === "call";
+    if (!call && change.what !== "caughtUp") return;
+    this.#again = true;
+    if (!this.#timer) this.#timer = window.setTimeout(() => this.ask(), 0);
+  }
+
+  close() {
+    clearTimeout(this.#timer);
+  }
+
+  async ask() {
+    clearTimeout(this.#timer);
+    this.#timer = 0;
+    const { api, session } = this.ctx;
+    try {
+      this.rows = (await api.get(api.path`/api/sessions/${session.id}/ports`)).ports;
+      this.told();
+    } catch {
+      /* the session ended meanwhile, or the server is away: what was known stays */
+    }
+    if (this.#again && !this.#timer) this.#timer = window.setTimeout(() => this.ask(), EVERY_MS);
+    this.#again = false;
+  }
+}
+
 const MOST_SPOKEN = 300;
 
 export class OpenSession {
@@ -131,9 +172,11 @@ export class OpenSession {
     });
     this.chat = new Chat(this.ctx, this.link);
     this.budget = new Budget(this.ctx, () => desk.frame.changed());
+    this.ports = new Ports(this.ctx, () => desk.frame.changed());
     this.unsubscribe = this.store.subscribe((change) => {
       this.#speak(change);
       this.budget.changed(change);
+      this.ports.changed(change);
       desk.frame.changed(change);
       changed(change);
     });
@@ -170,6 +213,7 @@ export class OpenSession {
     this.link.close();
     this.chat.close();
     this.budget.close();
+    this.ports.close();
   }
 
   async #act(type, data) {

@@ -1,7 +1,9 @@
-/* The panel at the side: what waits, the plan, the workers, the meters, the servers and the walls.
+/* The panel at the side: what waits, the plan, the workers, the meters, the ports, the servers and the walls.
 
    Beside the conversation on wide screens; a sheet over it on narrow ones, opened by its button, closed by Esc. */
 
+import { randomId } from "./api.js";
+import { portLink } from "./cards/results.js";
 import { el, h, icon, replace } from "./dom.js";
 import { cost, oneLine, wholeNumber } from "./format.js";
 import { remember, remembered } from "./storage.js";
@@ -171,6 +173,41 @@ const server = (one) => {
   );
 };
 
+/* What commands of the session listen on. Publishing is the person's own call, as by `/publish`. */
+const MOST_PORTS = 50;
+
+const ports = (open) => {
+  const rows = open.ports?.rows ?? [];
+  if (!rows.length) return null;
+  const answerable = open.session.answerable;
+  return {
+    title: "Ports",
+    facts: JSON.stringify([rows, answerable]),
+    nodes: () => [
+      h("ul.ports", { role: "list" }, ...rows.slice(0, MOST_PORTS).map((row) => portRow(row, open, answerable))),
+      el("p.dim.small", "Commands of this session reach them at localhost. A published one is reached by every program and user of this computer."),
+    ],
+  };
+};
+
+const portRow = (row, open, answerable) => {
+  const verb = row.url ? "unpublish" : "publish";
+  const act = () => open.ctx.act("command", { requestId: randomId(), text: `/${verb} ${row.port}` });
+  const since = row.since ? ` since ${new Date(row.since).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` : "";
+  return el("li",
+    el("p",
+      el("strong", String(row.port)),
+      answerable
+        ? h("button.quiet", { dataset: { focus: String(row.port) }, "aria-label": `${verb} port ${row.port}`, on: { click: act } },
+            row.url ? "Unpublish" : "Publish",
+          )
+        : null,
+    ),
+    h("p.dim.small.clamp", { title: row.command }, row.command ? el("code", row.command) : "nothing listens now", since),
+    row.url ? el("p.small", portLink(row.url)) : null,
+  );
+};
+
 /* What waits for an answer, oldest first. A row leads to its card; nothing is answered from here. */
 const MOST_QUESTIONS = 50;
 
@@ -246,7 +283,7 @@ const budgetMeter = ({ unit, allowed, used }) => {
 const fact = (name, value) => el("div", el("dt", name), el("dd", value));
 const KEY = "forge.panel";
 const WIDE = "(min-width: 68.75rem)";
-const SECTIONS = { waiting, plan, workers, meters, surroundings };
+const SECTIONS = { waiting, plan, workers, ports, meters, surroundings };
 
 export class Panel {
   /** @type {import("./open_session.js").OpenSession | null} */

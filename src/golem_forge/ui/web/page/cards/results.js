@@ -211,13 +211,13 @@ const outputBody = (view) =>
   );
 
 /** A published port: a link that opens in a window of its own, never inside this page. */
-const linkBody = (view) =>
-  el("div.result-link",
-    PUBLISHED.test(view.url ?? "")
-      ? h("a", { href: view.url, target: "_blank", rel: "noopener noreferrer" }, view.url)
-      : el("code", words(view.url ?? "")),
-    el("p.dim", words(view.text ?? "")),
-  );
+const linkBody = (view) => el("div.result-link", portLink(view.url ?? ""), el("p.dim", words(view.text ?? "")));
+
+/** @param {string} url */
+export const portLink = (url) =>
+  PUBLISHED.test(url)
+    ? h("a", { href: url, target: "_blank", rel: "noopener noreferrer" }, url)
+    : el("code", words(url));
 
 /** @type {Record<string, (view: any, shown: Shown, ctx: any) => Node | null>} */
 const FORMS = {
