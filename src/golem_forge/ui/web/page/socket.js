@@ -95,13 +95,6 @@ export class Outbox {
 
 /** @typedef {"connecting" | "here" | "away" | "over"} LinkState */
 
-/** One that still connects is closed when it is open: before, the browser writes a warning into its console.
- * @param {WebSocket} socket */
-function close(socket) {
-  if (socket.readyState === WebSocket.CONNECTING) socket.onopen = () => socket.close(1000);
-  else socket.close(1000);
-}
-
 const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 5000;
 const PING_MS = 10_000;
@@ -150,7 +143,7 @@ export class Link {
     window.removeEventListener("online", this.wake);
     window.removeEventListener("focus", this.wake);
     document.removeEventListener("visibilitychange", this.wake);
-    if (this.#socket) close(this.#socket);
+    this.#socket?.close(1000);
     this.outbox.drop();
   }
 
@@ -170,7 +163,7 @@ export class Link {
     /** Without the goodbye of the other side, which may never come. */
     const giveUp = () => {
       ended();
-      close(socket);
+      socket.close();
     };
     this.#giveUp = giveUp;
     this.#timer = window.setTimeout(giveUp, ANSWER_WITHIN_MS);
