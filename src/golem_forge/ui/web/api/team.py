@@ -292,17 +292,18 @@ class InboxQuery(QuestionsWanted, title="InboxQuery"):
 @operation("GET", "/api/inbox", "show_inbox", tag="events", answer=TeamInbox)
 async def show_inbox(call: ApiCall, query: InboxQuery) -> Response:
     """The open questions of all sessions with their cards, oldest first."""
-    who, most = _who(call), query.limit
+    who = _who(call)
+    return await page_events.json_response(lambda: inbox_page(who, query))
 
-    def read() -> dict[str, Any]:
-        rows, names = who.questions(limit=most + 1, wanted=query.wanted()), _project_names(who)
-        return {
-            "questions": [_question_with_card(row, names) for row in rows[:most]],
-            "more": len(rows) > most,
-            "projects": sorted(names.values())[:_MAX_ROWS],
-        }
 
-    return await page_events.json_response(read)
+def inbox_page(who: PersonStore, query: InboxQuery) -> dict[str, Any]:
+    """What the page draws, as JSON has it."""
+    rows, names = who.questions(limit=query.limit + 1, wanted=query.wanted()), _project_names(who)
+    return {
+        "questions": [_question_with_card(row, names) for row in rows[: query.limit]],
+        "more": len(rows) > query.limit,
+        "projects": sorted(names.values())[:_MAX_ROWS],
+    }
 
 
 def _question_with_card(row: QuestionRow, names: Mapping[str, str]) -> dict[str, Any]:
