@@ -7,8 +7,8 @@ where a result decides about the next call; `batched` asks for all calls that do
 program the model reads what it prints, as a model would write it.
 
 A call inside a program is compared with the same call by a model, both judged and journalled; the start of a program
-with a bare Python in the same walls. smolagents' executor is an interpreter in our process: without walls, without a
-path that judges, for information.
+with a bare Python in the same walls. The peers (`peers/code_mode.py`) have neither walls nor a path that judges: their
+rows are for information.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smolagents.local_python_executor import LocalPythonExecutor
 from tests.wire.server import WireCall, WireServer, WireTurn
 
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.ours import project_and_home
+from benchmarks.peers.code_mode import program_peers
 from benchmarks.rows import Row, at_most, row
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session import open_session
@@ -39,7 +39,6 @@ STARTS = 3
 MANY = 5
 """Calls of a task that counts as one of many calls."""
 FILE_LINES = 40
-_SMOL = "smolagents local executor"
 
 Call = tuple[str, dict[str, Any]]
 
@@ -181,36 +180,30 @@ async def _costs(pace: Pace) -> list[Row]:
                 started = await walls.start(bare_python)
                 await started.child.wait()
 
-        def smol(code: str, times: int) -> Block:
-            executor = LocalPythonExecutor([])
-            executor.send_tools({"file_exists": lambda path: Path(folder, path).exists()})
-
-            def run(_: Any) -> None:
-                for _number in range(times):
-                    executor(code)
-
-            return Block(run=run)
-
+        peers = await program_peers(stack, Path(folder))
         blocks = {
             "inside": program(loop),
             "import": program("from forge_tools import file_exists"),
             "model": Block(run=by_model),
             "start": program("pass", STARTS),
             "bare": Block(run=bare),
-            "smol calls": smol(f"for _ in range({CALLS}):\n    file_exists('m0.txt')", 1),
-            "smol start": smol("x = 1", STARTS),
         }
+        for peer in peers:
+            blocks[f"{peer.name} calls"] = Block(run=peer.run(peer.loop.format(CALLS), 1))
+            blocks[f"{peer.name} start"] = Block(run=peer.run(peer.nothing, STARTS))
         for block in blocks.values():
             if (waiting := block.run(None)) is not None:
                 await waiting  # type: ignore[misc]
         seconds = await race_blocks(blocks, rounds=pace.rounds)
     inside = (seconds["inside"] - seconds["import"]) / CALLS * 1e6
-    starts = {name: seconds[name] / STARTS * 1e3 for name in ("start", "bare", "smol start")}
+    start_ms, bare_ms = seconds["start"] / STARTS * 1e3, seconds["bare"] / STARTS * 1e3
     call, start = "one call inside a program, path and journal on (µs)", "start of a program (ms)"
-    by_model_us, smol_us = seconds["model"] / CALLS * 1e6, seconds["smol calls"] / CALLS * 1e6
-    return [
-        row(call, inside, peer=by_model_us, peer_name="the same call by a model", goal=at_most(3)),
-        row(call, inside, peer=smol_us, peer_name=_SMOL),
-        row(start, starts["start"], peer=starts["bare"], peer_name="python -I -c pass, same walls", goal=at_most(2)),
-        row(start, starts["start"], peer=starts["smol start"], peer_name=_SMOL),
+    rows = [
+        row(call, inside, peer=seconds["model"] / CALLS * 1e6, peer_name="the same call by a model", goal=at_most(3)),
+        row(start, start_ms, peer=bare_ms, peer_name="python -I -c pass, same walls", goal=at_most(2)),
     ]
+    for peer in peers:
+        begun = seconds[f"{peer.name} start"] / STARTS
+        rows.append(row(call, inside, peer=(seconds[f"{peer.name} calls"] - begun) / CALLS * 1e6, peer_name=peer.name))
+        rows.append(row(start, start_ms, peer=begun * 1e3, peer_name=peer.name))
+    return rows

@@ -105,3 +105,11 @@ def test_a_conversation_line_by_line_has_no_escape_and_no_spinner(
     screen.wait_end()
     assert b"\x1b" not in screen.raw and "⠋" not in screen.text
     assert "return round" in (place.root / "cart.py").read_text()
+
+
+def test_what_is_folded_stays_in_no_history_of_the_terminal(place: Any, terminal: Callable[..., Any]) -> None:
+    """tmux keeps what an erasure from the upper left corner takes away: the first lines were there twice."""
+    screen = terminal(place, "--model", "scripted:words.yaml", "--approval", "interactive", size=(80, 24))
+    screen.wait_for("walls:")
+    assert re.search(rb"\x1b\[\d+A\r\x1b\[2K", screen.raw), "the line of the start was folded"
+    assert not re.search(rb"\x1b\[\d+A\r\x1b\[J", screen.raw)

@@ -85,7 +85,9 @@ def test_the_verbs_name_the_reason(project: Path, capsys: pytest.CaptureFixture[
     assert "ask a person because `git push` needs the remote repository's host" in capsys.readouterr().out
     forge_rules(["explain", "--json", "--", "git push"])
     decision = json.loads(capsys.readouterr().out)["decision"]
-    assert decision["notContained"] == ["`git push` needs the remote repository's host"]
+    assert decision["notContained"] == [
+        "`git push` needs the remote repository's host (with your credentials as a command of its own)"
+    ]
     forge_sandbox(["explain", "a.txt"])
     assert "it can be undone (mode contained)" in capsys.readouterr().out
 

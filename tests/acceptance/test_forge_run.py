@@ -155,7 +155,12 @@ FURTHER: dict[str, tuple[int, dict[str, str], list[str], str]] = {
         "error: 'list_files' was called 20 times in a row with the same arguments and the same result: stopped as",
     ),
     "W19: a price that nobody knows": (2, program(), ["--max-cost", "1", "go"], "add to forge.yaml `pricing:"),
-    "no model": (5, {}, ["go"], "no model is configured: give `--model provider:name`"),
+    "no model": (
+        5,
+        {},
+        ["go"],
+        "no model is configured: `forge models setup` chooses one, or give `--model provider:name`",
+    ),
 }
 
 

@@ -398,6 +398,27 @@ def test_the_first_request_of_the_built_in_worker_is_small(desk: Desks) -> None:
     assert {"read_file", "write_file", "apply_patch", "exec_command", "grep_files", "tool_search"} <= offered
 
 
+@pytest.mark.parametrize(("context", "compact"), [(8_192, True), (32_768, False)])
+def test_a_model_with_little_room_gets_a_compact_request(desk: Desks, context: int, compact: bool) -> None:
+    """Chosen from the context that the server names; what is not sent waits behind tool_search, and can be called."""
+    plan = WireCall(name="update_plan", args={"plan": [{"step": "look", "status": "pending"}]})
+    with WireServer([WireTurn(calls=(plan,)), WireTurn(say="Planned.")]) as server:
+        server.facts = {"/v1/models": {"data": [{"id": "local", "max_model_len": context}]}}
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "-a", "approve_all", "plan it")
+    assert (ran.code, ran.out) == (0, "Planned.\n"), ran.err
+    body = server.requests[0].body
+    sent = {tool["function"]["name"]: tool["function"] for tool in body["tools"]}
+    assert {"read_file", "write_file", "apply_patch", "exec_command", "grep_files", "tool_search"} <= sent.keys()
+    assert ("run_code" in sent) is not compact and ("update_plan" in sent) is not compact
+    assert ("run_code" in sent["tool_search"]["description"]) is compact, "the model knows that it is there"
+    assert ("create_custom_tool" in body["messages"][0]["content"]) is not compact
+    if compact:
+        assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()) / 3.5 < 1_700
+    [call] = place.calls()
+    assert (call.tool, call.status) == ("update_plan", "success")
+
+
 @pytest.mark.parametrize("tool_format", ["native", "xml"])
 def test_a_small_model_that_writes_its_call_as_text_is_understood(desk: Desks, tool_format: str) -> None:
     written = '```json\n{"name": "read_file", "arguments": {"path": "note.txt"}}\n```'

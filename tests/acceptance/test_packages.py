@@ -146,6 +146,41 @@ async def test_the_second_uv_install_downloads_nothing(
     assert index.downloads(".whl") == first > 0
 
 
+async def test_the_second_yarn_install_downloads_nothing(session: Session, project: Path, index: Index) -> None:
+    need("yarn")
+    index.node_package("tiny", {"index.js": "module.exports = 42\n"})
+    (project / "package.json").write_text(json.dumps({"name": "app", "dependencies": {"tiny": "1.0.0"}}))
+    (project / ".yarnrc").write_text(f'registry "http://{index.host}/npm/"\n')
+    for _ in range(2):
+        install = "rm -rf node_modules; yarn install --silent && node -p 'require(\"tiny\")'"
+        outcome = await run(session, install, "group:node")
+        assert outcome.status is Status.SUCCESS and outcome.text.rstrip().endswith("42"), outcome.text
+    assert index.downloads(".tgz") == 1
+
+
+async def test_the_second_go_build_downloads_nothing(
+    project: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = next(Path(sys.executable).parent.parent.glob("lib/python3*/site-packages/go/bin/go"), None)
+    if beside is not None and shutil.which("go") is None:
+        monkeypatch.setenv("PATH", f"{beside.parent}:{os.environ['PATH']}")
+    need("go")
+    monkeypatch.setenv("GOPROXY", f"http://{index.host}/go")
+    monkeypatch.setenv("GONOSUMDB", "example.test/*")
+    index.go_module("example.test/tiny", {"tiny.go": "package tiny\n\nconst Answer = 42\n"})
+    (project / "go.mod").write_text("module app\n\ngo 1.20\n\nrequire example.test/tiny v1.0.0\n")
+    (project / "main.go").write_text(
+        'package main\n\nimport "example.test/tiny"\n\nfunc main() { println(tiny.Answer) }\n'
+    )
+    async with open_session(project, approval="approve_all") as session:
+        for _ in range(2):
+            outcome = await run(session, "go mod tidy && go list -m all", "group:go")
+            while "Running: session" in outcome.text:
+                outcome = await session.call("write_stdin", {"session_id": 1, "yield_time_ms": 30_000})
+            assert outcome.status is Status.SUCCESS and "example.test/tiny v1.0.0" in outcome.text, outcome.text
+    assert index.downloads(".zip") == 1
+
+
 async def test_two_sessions_install_at_the_same_time(project: Path, index: Index) -> None:
     need("pip")
     for name in ("tiny", "other"):
@@ -162,12 +197,19 @@ async def test_two_sessions_install_at_the_same_time(project: Path, index: Index
 
 async def test_an_install_without_network_says_which_group_to_ask_for(session: Session, index: Index) -> None:
     need("pip")
-    outcome = await run(session, f"{PIP_INSTALL} --retries 0")
+    outcome = await run(session, PIP_INSTALL)
     assert outcome.status is Status.EXECUTION_FAILED
     assert """to install packages, name "group:python" in 'network'""" in outcome.text
     assert (await run(session, "echo no such host; false")).text.count("name hosts in 'network'") == 1
     by_host = await run(session, "echo getaddrinfo ENOTFOUND registry.npmjs.org; false")
     assert '"group:node"' in by_host.text
+
+
+async def test_npm_without_network_does_not_try_for_a_minute(session: Session, project: Path) -> None:
+    """It ends while the call waits for it, so that its result says what to ask for."""
+    need("npm")
+    outcome = await run(session, "npm install tiny --no-audit")
+    assert outcome.status is Status.EXECUTION_FAILED and 'name "group:node" in' in outcome.text, outcome.text
 
 
 async def test_its_card_offers_the_group_for_this_directory_first(project: Path, index: Index) -> None:

@@ -13,10 +13,13 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests.acceptance.mcp_bench import McpBench
 from tests.acceptance.user_tools import Bench
 from tests.deadlines import PATIENCE
+from tests.ui.web.bench import chromium_path
 from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
 
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.images import image_size
 
 Desks = Callable[..., Any]
@@ -236,6 +239,37 @@ async def test_without_its_library_a_pdf_says_what_to_install(tmp_path: Path, mo
         outcome = await session.call("read_file", {"path": "paper.pdf"})
     assert outcome.ok and "install its reader with: pip install 'golem-forge[pdf]'" in outcome.text
     assert outcome.media[0].media_type == "application/pdf"
+
+
+@pytest.mark.walls
+@pytest.mark.browser
+async def test_a_screenshot_of_a_browsers_server_arrives_as_a_picture(
+    mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server process in walls drives a real Chromium; the model is sent what that one drew."""
+    if not (chromium := chromium_path()):
+        pytest.skip("this machine has no chromium: see build/missing-parts")
+    image = pytest.importorskip("PIL.Image")
+    bench = mcp_bench
+    bench.yaml({"browser": bench.ours("browser.py", chromium)})
+    (bench.workspace / "page.html").write_text("<body style='margin:0; background:#4080c0'>")
+    bench.trust()
+    bench.approve()
+    monkeypatch.setenv("WIRE_KEY", KEY)
+    look = WireCall(name="browser__screenshot", args={"file": "/workspace/page.html"})
+    with WireServer([WireTurn(calls=(look,)), WireTurn(say="A blue page.")]) as server:
+        block = f"{{base_url: '{server.base_url('anthropic')}', key_env: WIRE_KEY}}"
+        (bench.home.path / "config.yaml").write_text(f"models: {{anthropic: {block}}}\n")
+        async with WorkerRuntime(
+            directory=bench.workspace, home=bench.home.path, model=MODELS["anthropic"], approval_mode="approve_all"
+        ) as runtime:
+            result = await runtime.turn("how does page.html look?")
+    assert result.response == "A blue page.", result
+    text = json.dumps(server.requests[1].body, ensure_ascii=False)
+    assert "The page as it looks now." in text and "[image/png, 320 × 200" in text, text[-3000:]
+    [picture] = pictures_in(server.requests[1])
+    with image.open(io.BytesIO(b64decode(picture))) as drawn:
+        assert drawn.size == (320, 200) and drawn.convert("RGB").getpixel((160, 100)) == (0x40, 0x80, 0xC0)
 
 
 def test_a_picture_that_is_too_large_is_made_smaller_and_stays_the_same_bytes(desk: Desks) -> None:

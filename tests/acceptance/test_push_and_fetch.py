@@ -124,10 +124,10 @@ def test_a_script_that_pushes_is_told_how_to(desk: Callable[..., Any], own_home:
     place = desk({})
     place.know_walls()
     repository(place, own_home, "https://git.example.test/me/project.git")
-    run(place, "for b in main; do git push origin $b; done")
-    (call,) = place.calls()
-    assert (call.tool, call.status) == ("exec_command", "execution_failed")
-    assert "call git_push or git_fetch" in str(place.history())
+    run(place, "for b in main; do git push origin $b; done", "git submodule add https://git.example.test/x.git lib")
+    assert [(call.tool, call.status) for call in place.calls()] == [("exec_command", "execution_failed")] * 2
+    told = str(place.history())
+    assert "call git_push or git_fetch" in told and "A submodule is added or cloned by the user" in told
 
 
 async def test_a_person_types_a_push(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,14 @@ def test_resume_at_a_terminal_goes_on_in_the_same_process(desk: Any, terminal: A
     screen.wait_for(re.compile("This session ends; [0-9a-f]{12} goes on"))
     screen.wait_for(re.compile("resuming [0-9a-f]{12} in "))
     screen.wait_for("1 turn so far")
+
+
+def test_a_tool_of_yours_that_the_worker_here_lacks_is_named_with_the_way(desk: Callable[..., Any]) -> None:
+    """Made and active, then called beside a forge.yaml whose worker has no user tools."""
+    worker = "---\nname: main\ntoolsets: {filesystem: {}}\n---\nYou help.\n"
+    place = desk({"forge.yaml": "{}\n", "main.worker": worker})
+    place.trust()
+    assert place.forge("tools", "new", "todos", "--description", "What is left", "--language", "shell").code == 0
+    ran = place.forge("call", "todos")
+    assert ran.code == 4 and "'todos' is a tool of yours" in ran.err and "`user_tools:` under `toolsets`" in ran.err
+    assert "a tool of yours" not in place.forge("call", "nothing").err

@@ -25,7 +25,7 @@ from golem_forge.tools.catalog import ToolNotFound, schema_problem
 from golem_forge.tools.deferral import DeferralThreshold, ToolSplit, add_loaded, has_many_own, sources, split_tools
 from golem_forge.tools.schema import model_schema
 from golem_forge.tools.tool import SourceKind, Tool
-from golem_forge.toolsets.model_text import RARE, model_text, short_schema
+from golem_forge.toolsets.model_text import RARE, RARE_IN_SMALL_CONTEXTS, model_text, short_schema
 from golem_forge.toolsets.tool_search import TOOL_SEARCH, ToolSearchResult, create_tool_search_tool
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class ModelTools:
         self._offers: dict[str, tuple[Tool, ToolOffer]] = {}
         """By name, as long as the tool is the same and no secret was learned."""
         self._redactor_version = 0
+        self.compact = False
+        """The model has little room: fewer of Forge's own tools are sent, and the others wait to be found."""
         self.user_tools: UserTools | None = None
         """None: this worker sees none of the person's own tools."""
         self.loaded: tuple[str, ...] = ()
@@ -92,7 +94,7 @@ class ModelTools:
     def select(self) -> _Selection:
         judge = self._orchestrator.judge
         silent = judge.mode is ApprovalMode.AUTO_DENY and (judge.rules is None or judge.rules.is_empty())
-        inputs = (self._orchestrator.catalog.version, judge.mode, silent, judge.blocks, self._settings)
+        inputs = (self._orchestrator.catalog.version, judge.mode, silent, judge.blocks, self._settings, self.compact)
         if self._selection is None or not all(
             one is other or (isinstance(one, int) and one == other)
             for one, other in zip(self._selection.inputs, inputs, strict=True)
@@ -124,7 +126,7 @@ class ModelTools:
         path, catalog, settings = self._orchestrator, self._orchestrator.catalog, self._settings
         usable = path.usable_tools()
         every = tuple(usable.values())
-        rare = RARE if has_many_own(every) else ()
+        rare = (RARE_IN_SMALL_CONTEXTS if self.compact else RARE) if has_many_own(every) else ()
         many = tools = split_tools(every, settings.deferral, self._always_loaded, rare=rare)
         if not self._threshold.passed(every, settings.deferral):
             tools = split_tools(every, settings.deferral, self._always_loaded, rare=rare, only_rare=True)

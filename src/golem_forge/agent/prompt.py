@@ -87,6 +87,8 @@ class PromptState:
     blocked: tuple[str, ...] = ()
     """Tools that policy refuses whatever their arguments."""
     output_schema: Mapping[str, Any] | None = field(default=None)
+    compact: bool = False
+    """The model has little room: what only tools that wait to be found are about is left out."""
     servers: tuple[tuple[str, str], ...] = ()
     """(MCP server, what it says to models), of trusted ones."""
 
@@ -104,6 +106,7 @@ class PromptState:
             tools=frozenset(tool.name for tool in tools),
             blocked=tuple(blocked),
             output_schema=scope.worker.output_schema,
+            compact=scope.model_tools.compact,
             servers=scope.server_tools.instructions() if scope.server_tools is not None else (),
         )
 
@@ -118,7 +121,7 @@ def _is_blocked(tool: Tool, blocks: ApprovalBlocks) -> bool:
 def system_prompt(instructions: str, state: PromptState, of_project: Iterable[str] = ()) -> str:
     """`of_project`: blocks with what strangers wrote, marked as theirs; they come last."""
     parts = [instructions.strip(), "\n".join(("## Where you work", *_facts(state)))]
-    if "create_custom_tool" in state.tools:
+    if "create_custom_tool" in state.tools and not state.compact:
         parts.append(_MAKING_TOOLS)
     parts += [f"## What the MCP server {name} says of its tools\n{words}" for name, words in state.servers]
     return "\n\n".join(part for part in (*parts, *of_project) if part)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.attachments import AttachmentStore
-from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, Budget, Meter, check_priced
+from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, COMPACT_CONTEXT, Budget, Meter, check_priced
 from golem_forge.agent.dialogue import AnsweringModel, Dialogue
 from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.roster import Roster
@@ -423,6 +423,7 @@ class WorkerManager:
 
     def _answering(self, run: WorkerRun, model: Model) -> AnsweringModel:
         window = run.worker.max_context_tokens or model.context_window or ASSUMED_CONTEXT_WINDOW
+        run.scope.model_tools.compact = window <= COMPACT_CONTEXT
         return AnsweringModel(model=model, price=self._price_of(run.model_name), context_limit=window)
 
     def _price_of(self, name: str) -> Price | None:

@@ -26,8 +26,10 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import run_to_exit_code, termination_signals
 from golem_forge.core.text import escape_control_chars
+from golem_forge.storage.home import forge_home
 from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens
 from golem_forge.ui.line_terminal import can_ask
+from golem_forge.usertools.diagnostics import name_problem
 
 if TYPE_CHECKING:
     from golem_forge.agent.session import Session
@@ -388,5 +390,10 @@ def _where_to_find_tools(outcome: Outcome, session: Session) -> str:
     if tool is not None and tool.mode == "llm":
         return f"'{name}' is for models only; `@tool(mode=\"both\")` lets people call it too."
     if has_entry(session.program):
-        return "`forge run --dry-run` shows the tools of this program's worker."
+        shows = "`forge run --dry-run` shows the tools of this program's worker."
+        folder = forge_home().path / "tools" / name
+        if not name_problem(name) and folder.is_dir() and "run_custom_tool" not in session.catalog:
+            how = "write `user_tools:` under `toolsets` in its file"
+            return f"'{name}' is a tool of yours, and the worker here has none of them: {how}. {shows}"
+        return shows
     return "`forge tools list` shows all tools."

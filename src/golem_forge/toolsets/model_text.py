@@ -102,6 +102,9 @@ RARE: Final = frozenset(
 """Of Forge's own tools those that wait for `tool_search`, where there are many: seldom used, or done by another one too
 (`list_dir`, `exec_command`). They stay callable by name."""
 
+RARE_IN_SMALL_CONTEXTS: Final = RARE | {"run_code", "write_stdin", "update_plan", "webfetch", "delete_file"}
+"""Those that wait where a model has little room: what is left reads, searches, edits and runs commands."""
+
 
 _OUTSIDE: Final = " `outside` runs one exact command without walls, if the person agrees."
 

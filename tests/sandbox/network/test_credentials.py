@@ -206,6 +206,11 @@ async def test_basic_credentials_are_filled_inside(desk: Desk, api: Api) -> None
         ("GET", "/repos/me/%"),
         ("GET", "/repos/me/%c0%ae%c0%ae/you"),
         ("GET", "/repos/me/%ff"),
+        ("GET", "/repos/me/%EF%BC%8E%EF%BC%8E/you"),
+        ("GET", "/repos/me/%E2%80%A5/you"),
+        ("GET", "/repos/me/a%EF%BC%8F..%EF%BC%8Fyou"),
+        ("GET", "/repos/me/a%EF%BC%BCyou"),
+        ("GET", "/repos/me/%EF%BC%852e%EF%BC%852e/you"),
         ("GET", "/repos%2fme/app"),
         ("GET", "/%75ser"),
         ("GET", "/user%3f"),
@@ -222,6 +227,7 @@ async def test_other_methods_and_spellings_of_paths_are_refused(desk: Desk, api:
 def test_a_path_is_compared_decoded() -> None:
     assert plain_path("/repos/me/a%20b?x=../..") == "/repos/me/a b"
     assert plain_path("/repos/me/%C3%A9") == "/repos/me/é"
+    assert plain_path("/repos/me/%EF%BC%A1") == "/repos/me/\uff21", "a wide letter is a letter"
     for path in ("", "repos", "*", "/a\x00", "/a b", "/é", "/a|b"):
         with pytest.raises(Refused):
             plain_path(path)
@@ -252,6 +258,14 @@ def test_a_path_is_compared_decoded() -> None:
         f"{AUTH}X-Original-URL: /admin\r\n",
         f"{AUTH}X-Rewrite-URL: /admin\r\n",
         f"{AUTH}X-Forwarded-Host: evil.test\r\n",
+        f"{AUTH}X-Forwarded-Server: evil.test\r\n",
+        f"{AUTH}X-Original-Host: evil.test\r\n",
+        f"{AUTH}X-HTTP-Host-Override: evil.test\r\n",
+        f"{AUTH}X-Host: evil.test\r\n",
+        f"{AUTH}X-Original-Method: DELETE\r\n",
+        f"{AUTH}X-Forwarded-Method: DELETE\r\n",
+        f"{AUTH}X-Envoy-Original-Path: /admin\r\n",
+        f"{AUTH}Destination: /admin\r\n",
         f"X-Echo: {HERE}\r\n",
         f"Cookie: {HERE}\r\n",
         f"Authorization: Bearer {HERE}_2\r\n",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -105,7 +108,7 @@ def _apply(root: Path, kind: str, *rest: Any) -> None:
         os.link(path, root / rest[1])
 
 
-PARTS = 5
+PARTS = 10
 """Of the examples in a repository: each part ends in its time beside other work, too."""
 
 
@@ -113,7 +116,7 @@ PARTS = 5
 def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool) -> None:
     @seed(part or 0)
     @settings(
-        max_examples=1_000 if is_long else 40, deadline=None, suppress_health_check=list(HealthCheck), database=None
+        max_examples=500 if is_long else 20, deadline=None, suppress_health_check=list(HealthCheck), database=None
     )
     @given(
         st.lists(OPERATIONS, max_size=6),
@@ -126,16 +129,25 @@ def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool)
     check()
 
 
+@functools.cache
+def _repository() -> Path:
+    """With one commit; each example has a copy."""
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    git(root, "init", "-q", "-b", "main")
+    (root / "a.txt").write_text("tracked\n")
+    (root / "src").mkdir()
+    (root / "src/b.py").write_text("print(1)\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return root
+
+
 def _check(folder: Path, before: list[Any], turns: list[list[Any]], *, with_git: bool) -> None:
     root = folder / "project"
     root.mkdir()
     if with_git:
-        git(root, "init", "-q", "-b", "main")
-        (root / "a.txt").write_text("tracked\n")
-        (root / "src").mkdir()
-        (root / "src/b.py").write_text("print(1)\n")
-        git(root, "add", "-A")
-        git(root, "commit", "-qm", "first")
+        shutil.copytree(_repository(), root, symlinks=True, dirs_exist_ok=True)
     for operation in before:
         apply(root, operation)
     project = Project(root, folder / "home")

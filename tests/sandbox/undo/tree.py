@@ -64,7 +64,8 @@ def snapshot(root: Path) -> dict[str, object]:
         found["index"] = git(root, "ls-files", "-s", "-z")
         found["refs"] = [line for line in git(root, "show-ref", check=False).splitlines() if "refs/forge" not in line]
         found["head"] = (root / ".git/HEAD").read_text()
-        found["stash"] = git(root, "stash", "list", "--format=%H")
+        stashed = root / ".git/logs/refs/stash"
+        found["stash"] = [line.split()[1] for line in stashed.read_bytes().splitlines()] if stashed.exists() else []
     return found
 
 

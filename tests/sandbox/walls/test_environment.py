@@ -51,11 +51,16 @@ def test_what_commands_declare() -> None:
         "FORGE_WORKSPACE": "/srv/app",
         "FORGE_WALLS": "full",
         "FORGE_NETWORK": "off",
+        "npm_config_fetch_retries": "0",
+        "PIP_RETRIES": "0",
+        "UV_HTTP_RETRIES": "0",
+        "CARGO_NET_RETRY": "0",
     }
     tty = exec_environment(tty=True, level=Level.FULL, hosts=True, workspace="")
     assert (tty["TERM"], tty["FORGE_WALLS"], tty["FORGE_NETWORK"]) == ("xterm-256color", "full", "proxy")
     without = exec_environment(tty=True, level=Level.OFF, hosts=True, workspace="")
     assert (without["FORGE_WALLS"], without["FORGE_NETWORK"]) == ("off", "off")  # no proxy stands there
+    assert "PIP_RETRIES" not in tty and "PIP_RETRIES" not in without
     assert "NO_COLOR" not in tty and "FORGE_WORKSPACE" not in tty
     assert exec_environment(tty=False, level=Level.LANDLOCK, hosts=False, workspace="")["FORGE_WALLS"] == "landlock"
 

@@ -273,4 +273,6 @@ async def test_nobody_to_ask_denies_what_leaves(benches: Callable[..., Bench]) -
     assert (await bench.cmd("echo x > f")).status is Status.SUCCESS
     outcome = await bench.cmd("git push")
     assert outcome.status is Status.APPROVAL_DENIED
-    assert outcome.text.endswith("asks because `git push` needs the remote repository's host")
+    assert outcome.text.endswith(
+        "asks because `git push` needs the remote repository's host (with your credentials as a command of its own)"
+    )

@@ -67,3 +67,23 @@ async def test_another_session_is_deleted_and_hostile_names_find_nothing(
     await second.ask("DELETE", one, status=404)
     left = {path.name for path in sessions_dir(forge_home.path).iterdir()}
     assert "x.jsonl.bak" in left and not any(first.session in name for name in left)
+
+
+async def test_the_files_behind_an_at_sign_are_those_of_the_zones_without_secrets(
+    sessions: Any, project: Any, tmp_path: Any, monkeypatch: Any
+) -> None:
+    for name in ("src/cart.py", "src/deep/er/a.txt", ".env", "keys/server.pem", "keys/id_rsa", "built/out.bin"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("x")
+    (project / ".gitignore").write_text("built/\n")
+    (tmp_path / "outside.txt").write_text("x")
+    (project / "way_out").symlink_to(tmp_path)
+    asked = await sessions()
+    found = (await asked.get("files"))["files"]
+    assert {"/workspace/src/cart.py", "/workspace/src/deep/er/a.txt"} <= set(found)
+    shown = " ".join(found)
+    assert not [word for word in (".env", ".pem", "id_rsa", "outside", "out.bin", str(tmp_path)) if word in shown]
+    monkeypatch.setattr("golem_forge.ui.web.api.sessions._MOST_FILES", 1)
+    assert len((await asked.get("files"))["files"]) == 1
+    stranger = await asked.client.get(f"/api/sessions/{asked.session}/files", headers={"Cookie": "none=1"})
+    assert stranger.status_code == 401

@@ -76,7 +76,6 @@ async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, window
     """Its connection stays open; what is done meanwhile goes out when it answers again."""
     stage = await staged(["One.", "Two."])
     window = await windows()
-    window.expects("closed before the connection is established")
     await window.page.clock.install()
     await window.open(stage.link())
     await window.sees("live")
@@ -323,7 +322,8 @@ async def test_the_panel_lists_ports_and_publishes_them(staged: Any, windows: Wi
     await window.open(stage.link())
     page = window.page
     await page.set_viewport_size({"width": 1280, "height": 800})
-    await page.keyboard.type("Serve it")
+    await window.sees("live")
+    await page.locator("textarea").fill("Serve it")
     await window.press("Enter")
     await window.sees("It serves.")
     listed = page.locator("#panel .ports")

@@ -89,6 +89,18 @@ class Index:
         (registry / name).write_text(json.dumps(document))
         return integrity
 
+    def go_module(self, path: str, files: Mapping[str, str]) -> None:
+        """Version v1.0.0, below `go`, as a module proxy serves it."""
+        folder = self.root / "go" / path / "@v"
+        folder.mkdir(parents=True)
+        declared = f"module {path}\n\ngo 1.20\n"
+        (folder / "list").write_text("v1.0.0\n")
+        (folder / "v1.0.0.info").write_text(json.dumps({"Version": "v1.0.0", "Time": "2020-01-01T00:00:00Z"}))
+        (folder / "v1.0.0.mod").write_text(declared)
+        with zipfile.ZipFile(folder / "v1.0.0.zip", "w") as archive:
+            for name, text in {"go.mod": declared, **files}.items():
+                archive.writestr(f"{path}@v1.0.0/{name}", text)
+
     def downloads(self, ending: str) -> int:
         """How often a file with this ending was asked for."""
         return sum(path.endswith(ending) for path in self.asked)

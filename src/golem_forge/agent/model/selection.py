@@ -200,15 +200,15 @@ def no_model_message(
 ) -> str:
     """What to tell a person when `choose_model` found none, with what would work here."""
     words = (
-        "no model is configured: give `--model provider:name`, set `FORGE_MODEL`, or write `model:` in the worker file "
-        "or forge.yaml"
+        "no model is configured: `forge models setup` chooses one, or give `--model provider:name`, set `FORGE_MODEL`, "
+        "or write `model:` in the worker file or forge.yaml"
     )
     usable = models_with_a_key(settings, environ, stored)
     if usable:
         (model, variable), *_ = usable.items()
         return f"{words} ({variable} is {'there' if variable == STORED_KEY else 'set'}: try `--model {model}`)"
     variables = ", ".join(key_variable(name, settings) for name, each in PROVIDERS.items() if each.default_model)
-    return f"{words} (key variables: {variables}; `forge models setup` asks for a key and stores it)"
+    return f"{words} (key variables: {variables})"
 
 
 STORED_KEY: Final = "a stored key"

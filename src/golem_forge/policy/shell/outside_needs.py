@@ -25,6 +25,9 @@ _DAEMON: Final = "a daemon outside the walls"
 _SYSTEM: Final = "to change the system outside every zone"
 _CLUSTER: Final = "an account or a cluster on the network"
 
+_ALONE: Final = "with your credentials as a command of its own"
+_NAMED: Final = "named in `network`"
+
 _ANY: Final = frozenset[str]()
 """Of a row: every call of the program, whatever its subcommand."""
 
@@ -45,10 +48,13 @@ class OutsideNeed:
     """Not where the operands are so."""
     group: str = ""
     """The group of hosts that it needs."""
+    way: str = ""
+    """What works instead, for the person who is asked."""
 
     @property
     def what(self) -> str:
-        return f"{self.needs} (`{GROUP_PREFIX}{self.group}` in `network`)" if self.group else self.needs
+        way = f"`{GROUP_PREFIX}{self.group}` in `network`" if self.group else self.way
+        return f"{self.needs} ({way})" if way else self.needs
 
 
 _ADDRESS: Final = regex(r"[a-z][a-z0-9+.-]*://(?!/)|(?:[\w.-]+@)?[\w.-]+:(?!/?/)", re.IGNORECASE)
@@ -87,13 +93,15 @@ OUTSIDE_NEEDS: Final = (
         _REMOTE,
         _phrases("push pull fetch ls-remote"),
         inside=_remote_is_a_path,
+        way=_ALONE,
     ),
     OutsideNeed(
         names("git"),
         _REMOTE,
         _phrases("remote_update remote_prune submodule_update submodule_add lfs_pull lfs_push"),
+        way="you can do it in your own terminal",
     ),
-    OutsideNeed(names("git"), _REMOTE, _phrases("clone"), operand=names_a_host),
+    OutsideNeed(names("git"), _REMOTE, _phrases("clone"), operand=names_a_host, way=_ALONE),
     OutsideNeed(
         names("pip pip3 pipx"),
         _REGISTRY,
@@ -135,13 +143,15 @@ OUTSIDE_NEEDS: Final = (
         HOST,
         unless=names("--version --help -V"),
         inside=_only_loopback,
+        way=_NAMED,
     ),
-    OutsideNeed(names("http https"), HOST, inside=_only_loopback),
-    OutsideNeed(names("scp rsync"), HOST, operand=names_a_host),
+    OutsideNeed(names("http https"), HOST, inside=_only_loopback, way=_NAMED),
+    OutsideNeed(names("scp rsync"), HOST, operand=names_a_host, way=_NAMED),
     OutsideNeed(
         names("docker docker-compose podman nerdctl buildah minikube vagrant"),
         _DAEMON,
         unless=names("--version --help version"),
+        way="`sandbox.sockets` in your config.yaml opens its socket",
     ),
     OutsideNeed(names("systemctl service journalctl launchctl"), _DAEMON),
     OutsideNeed(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
@@ -43,6 +44,7 @@ _ESCAPE: Final = regex(r"%([0-9A-Fa-f]{2})?")
 _PLAIN_PATH: Final = regex(r"/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*")
 _NEVER_ESCAPED: Final = regex(r"[A-Za-z0-9._~/\\%;?#\x00-\x1f\x7f-]")
 """What has no reason to be escaped in a path, or another meaning to servers that decode twice."""
+_SEPARATES: Final = regex(r"[./\\%;?#]")
 _CONTROL: Final = regex(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LENGTH: Final = regex(r"[0-9]{1,15}")
 _CHUNK: Final = regex(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,200})?\r\n")
@@ -53,11 +55,10 @@ _HOP_BY_HOP: Final = frozenset(
     | {"trailer", "transfer-encoding", "content-length", "http2-settings"}
 )
 _WRITTEN_HERE: Final = _HOP_BY_HOP | {"host", "accept-encoding", "expect", "range", "if-range"}
-_OTHER_REQUESTS: Final = frozenset(
-    {"x-http-method", "x-http-method-override", "x-method-override", "x-original-url", "x-original-uri"}
-    | {"x-rewrite-url", "x-forwarded-uri", "x-forwarded-path", "x-forwarded-prefix", "x-forwarded-host", "forwarded"}
+_OTHER_REQUESTS: Final = regex(
+    r"x-(?:[a-z0-9-]+-)?(?:method|ur[il]|path|host|server|prefix)(?:-override)?|forwarded|destination"
 )
-"""By which some servers take another method, path or host than the request line says."""
+"""Headers by which some servers take another method, path or host than the request line says."""
 _NOT_PASSED_BACK: Final = _HOP_BY_HOP | {"set-cookie", "set-cookie2", "alt-svc", "content-encoding"}
 
 Headers = Sequence[tuple[str, str]]
@@ -137,7 +138,7 @@ class HeaderCredentials:
             entry, use = self._granted(host, method, target, headers[placed[0]])
             if sum(_key(name) == _key(entry.header) for name, _ in headers) > 1:
                 raise Refused(HTTPStatus.BAD_REQUEST, f"There are two {entry.header} headers.")
-            if odd := next((name for name, _ in headers if _key(name) in _OTHER_REQUESTS), ""):
+            if odd := next((name for name, _ in headers if _OTHER_REQUESTS.fullmatch(_key(name))), ""):
                 raise Refused(HTTPStatus.BAD_REQUEST, f"{odd} is not sent with a credential.")
             kept[placed[0]] = (entry.header, _filled(headers[placed[0]][1], self._values[entry.variable]))
         length, chunked = _framing(headers)
@@ -218,6 +219,9 @@ def plain_path(target: str) -> str:
         raise Refused(HTTPStatus.BAD_REQUEST, "The path is not UTF-8.") from None
     if not decoded.isprintable():
         raise Refused(HTTPStatus.BAD_REQUEST, "The path holds a control character.")
+    # A wide full stop or slash is one to servers that normalize what they decoded.
+    if any(_SEPARATES.search(unicodedata.normalize("NFKC", char)) for char in decoded if not char.isascii()):
+        raise Refused(HTTPStatus.BAD_REQUEST, "The path holds another spelling of a dot, a slash or a percent sign.")
     return decoded
 
 

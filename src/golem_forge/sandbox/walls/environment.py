@@ -18,7 +18,9 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import VARIABLE_NAME
@@ -79,7 +81,17 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
         **({"FORGE_WORKSPACE": workspace} if workspace else {}),
         "FORGE_WALLS": level.value,
         "FORGE_NETWORK": "proxy" if hosts and level is Level.FULL else "off",  # no proxy stands at other levels
+        **({} if hosts or level is Level.OFF else _NO_RETRIES),
     }
+
+
+_NO_RETRIES: Final = {
+    "npm_config_fetch_retries": "0",
+    "PIP_RETRIES": "0",
+    "UV_HTTP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+}
+"""Without a network nothing gets better by waiting: npm alone tries for more than a minute."""
 
 
 def person_identity(environ: Mapping[str, str]) -> dict[str, str]:
@@ -216,8 +228,18 @@ def redact_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redacto
             redactor.add_secret(name, value)
 
 
+PROJECT_SECRETS: Final[ContextVar[Mapping[str, str]]] = ContextVar("PROJECT_SECRETS", default=MappingProxyType({}))
+"""What references `project:NAME` mean in the session whose tasks these are. A runner has sessions of several projects
+in one process: none sees another's."""
+
+
 def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list[str]) -> str:
     kind, _, rest = reference.partition(":")
+    if kind == "project":
+        if rest not in (known := PROJECT_SECRETS.get()):
+            why = "a background session of a team has it, where its project has this secret and its runner the key"
+            raise _unresolved(name, reference, why)
+        return known[rest]
     if kind == "env":
         value = environ.get(rest, "")
         if not value:
@@ -265,9 +287,12 @@ def _reference(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
     if isinstance(value, str):
         kind, _, rest = value.partition(":")
-        if (kind == "env" and VARIABLE_NAME.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
+        named = kind in ("env", "project") and VARIABLE_NAME.fullmatch(rest)
+        if named or (kind == "file" and rest.startswith(("/", "~/"))):
             return value
-    problems.add(path, "expected a reference: env:NAME, file:/path or file:~/path (never the secret itself)")
+    problems.add(
+        path, "expected a reference: env:NAME, file:/path, file:~/path or project:NAME (never the secret itself)"
+    )
     return ""
 
 

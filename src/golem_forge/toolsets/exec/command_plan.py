@@ -17,6 +17,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
 from golem_forge.policy.rules.globs import expand_groups, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
+from golem_forge.sandbox.network.proxy import PROXY_PORT
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.environment import with_git_settings
@@ -227,7 +228,7 @@ def _host_grant(target: str, environment: ExecEnvironment, ctx: ToolContext) -> 
     place = host_and_port(target)
     assert place is not None  # checked when the arguments were
     host, port = place
-    if _is_service(environment, host, port):  # that the call runs means that somebody agreed to this very service
+    if _is_direct(environment, host, port):  # that the call runs means that somebody agreed to this very place
         return HostGrant(host, port, private=True, service=True)
     return HostGrant(host, port, private=ctx.host_rule(host, port).private or is_mirror(host, port))
 
@@ -247,13 +248,17 @@ class _ServiceLog:
             self._ctx.show("serviceReached", {"toolCallId": self._ctx.call_id, "target": target, **last})
 
 
+def _is_direct(environment: ExecEnvironment, host: str, port: int) -> bool:
+    """Of this computer, and reached without the proxy, which Go for one does not ask there. What the proxy has a
+    credential for is reached through it, and so is a mirror at the proxy's own port."""
+    if port == PROXY_PORT and is_mirror(host, port):
+        return False
+    return is_own_machine(host) and not environment.walls.credentials_for([HostGrant(host, port)])
+
+
 def _is_service(environment: ExecEnvironment, host: str, port: int) -> bool:
-    """Of this computer, reached directly. A mirror, and what the proxy has a credential for, is reached through it."""
-    return (
-        is_own_machine(host)
-        and not is_mirror(host, port)
-        and not environment.walls.credentials_for([HostGrant(host, port)])
-    )
+    """To be agreed to by itself. A mirror belongs to its group."""
+    return _is_direct(environment, host, port) and not is_mirror(host, port)
 
 
 def _service_warnings(environment: ExecEnvironment, targets: Sequence[str]) -> tuple[str, ...]:

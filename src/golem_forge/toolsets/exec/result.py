@@ -33,7 +33,7 @@ from golem_forge.sandbox.walls.denials import blocked_line, host_advice, way_lin
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.toolsets.git.handover import REACHING_REMOTES, UNREACHED
+from golem_forge.toolsets.git.handover import OF_A_SUBMODULE, REACHING_REMOTES, UNREACHED
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild
@@ -313,7 +313,7 @@ def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
     the command's words or the host that its output names, or a service of this computer."""
     text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
     if UNREACHED.search(text):
-        return (REACHING_REMOTES,)
+        return (OF_A_SUBMODULE if "submodule path '" in text else REACHING_REMOTES,)
     groups = registry_groups(command)
     if _NO_NETWORK.search(text) or (groups and _NO_REGISTRY.search(text)):
         groups = groups or tuple(group for group in GROUPS if any(host in text for host, _ in places_of_group(group)))

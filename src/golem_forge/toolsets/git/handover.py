@@ -22,6 +22,10 @@ REACHING_REMOTES: Final = (
     "`git fetch REMOTE`, `git pull`, `git ls-remote REMOTE` or `git clone ADDRESS` and nothing beside it (in another "
     "directory with `workdir`), or call git_push or git_fetch."
 )
+OF_A_SUBMODULE: Final = (
+    "A submodule is added or cloned by the user, in their own terminal: git writes settings of their repository for "
+    "it. One that is there is fetched and pushed with `git -C DIRECTORY fetch` or `push`, as a command of its own."
+)
 UNREACHED: Final = regex(
     r"fatal: unable to access '|fatal: Could not read from remote repository|ssh: Could not resolve hostname",
     re.IGNORECASE,

@@ -224,7 +224,9 @@ class Screen:
         again = self._tail.cut(key)
         if self.app.is_running:
             self.app.renderer.erase()
-        self._output.write_raw(f"\x1b[{rows}A\r\x1b[J")
+        # Row by row: tmux takes "erase from the upper left corner" for "clear the screen", and keeps what stood in
+        # that place in its history, where it is read twice.
+        self._output.write_raw(f"\x1b[{rows}A\r" + "\x1b[2K\x1b[B" * rows + f"\x1b[{rows}A")
         self._above = [(text, key), *again]
         self._flush_above()
 

@@ -9,6 +9,7 @@ worker, the model, the directory and the id. Deleting refuses (409) a session th
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +18,9 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 
 from golem_forge._version import __version__
+from golem_forge.agent.files.roster import load_roster
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import choose_model
 from golem_forge.agent.recorded_sessions import (
     MAX_TITLE,
     delete_session,
@@ -26,9 +30,13 @@ from golem_forge.agent.recorded_sessions import (
     session_titles,
 )
 from golem_forge.agent.session_export import MEDIA_TYPES, export_session
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import trust_store
+from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.text import display_path
 from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.events.journal_files import SessionNotFound, is_locked, journal_path, sessions_dir
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.ports import port_rows
 from golem_forge.toolsets.search.grep_files import zone_files
@@ -55,6 +63,8 @@ class ServerInfo(ApiModel, title="Me"):
     may_start: bool
     directory: str
     """Where sessions start unless told otherwise."""
+    model: str = ""
+    """What answers in a new session there; empty: none is chosen yet."""
     notify: bool
     version: str
 
@@ -86,9 +96,28 @@ async def who_am_i(call: ApiCall) -> ServerInfo:
         current=registry.current,
         may_start=registry.may_start,
         directory=str(registry.directory),
+        model=await run_in_thread(lambda: _model_there(registry.home, registry.directory)),
         notify=registry.notify,
         version=__version__,
     )
+
+
+def _model_there(home: ForgeHome, directory: Path) -> str:
+    """Empty too where the configuration cannot be read: who starts a session there is told why."""
+    try:
+        program = read_program(directory, home, trust_store(home))
+        worker = load_roster(program).root
+    except (ConfigError, ForgeError):
+        return ""
+    return choose_model(
+        flag="",
+        environ=os.environ,
+        worker=worker,
+        program_model=program.run.model,
+        builtin=worker.path is None,
+        settings=program.run.models,
+        stored=ModelKeys(home),
+    ).model
 
 
 MAX_SESSIONS_LISTED: Final = 200

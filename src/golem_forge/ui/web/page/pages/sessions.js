@@ -78,9 +78,22 @@ const sessionForm = (ctx) => {
     start.removeAttribute("aria-disabled");
     replace(start, "Start");
   };
-  const options = disclosure("Directory, worker, model, approval", () =>
-    el("div.new-session-more", directory.node, worker.node, model.node, approval.node),
+  const place = el("span.new-session-where");
+  const showPlace = () => replace(place,
+    el("code", directory.control.value || (ctx.me?.directory ?? "")), " · ",
+    model.control.value || ctx.me?.model || (ctx.me?.team ? "model as configured" : "no model yet"), " · ",
+    approval.control.value ? modeWords(approval.control.value) : "approval as configured",
   );
+  const options = disclosure(place, () =>
+    el("div.new-session-more", directory.node, worker.node, model.node, approval.node),
+  { name: "Directory, worker, model, approval: " });
+  for (const one of [directory, model, approval]) one.control.addEventListener("input", showPlace);
+  showPlace();
+  input.control.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || !input.control.value.trim()) return;
+    event.preventDefault();
+    send();
+  });
   const submit = (event) => {
     event.preventDefault();
     send();
