@@ -31,11 +31,13 @@ from golem_forge.events.journal import CallStart
 from golem_forge.team.database import open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
+from golem_forge.team.people import OwnerStore
 from golem_forge.team.rows import FINISHED, Append, Lease, NewSession
 from golem_forge.team.runner import own_folder
 from golem_forge.team.schema import upgrade
 from golem_forge.team.session_run import RunnerParts, SessionRun
 from golem_forge.team.store import Store
+from golem_forge.ui.web.api.team import InboxQuery, inbox_page
 
 SESSIONS = 100
 MANY_SESSIONS = 500
@@ -343,9 +345,9 @@ def _wait_for_finished(store: Store, sessions: int) -> None:
 
 def _inbox(home: Path, pace: Pace) -> list[Row]:
     many = pace.amount(QUESTIONS)
-    seconds, memory = {}, {}
+    seconds, memory, shown = {}, {}, {}
     with _store(home) as store:
-        there = 0
+        there, who = 0, OwnerStore(store, "bench", "page")
         for count in (HARDLY_ANY, FEW, many):
             for number in range(there, count):
                 _ask(store, number)
@@ -357,6 +359,10 @@ def _inbox(home: Path, pace: Pace) -> list[Row]:
             for _ in range(20):
                 assert len(store.questions(limit=FEW)) == min(FEW, there)
             seconds[count] = (time.perf_counter() - began) / 20
+            began = time.perf_counter()
+            for _ in range(20):
+                assert inbox_page(who, InboxQuery())["questions"]
+            shown[count] = (time.perf_counter() - began) / 20
     return [
         row(
             f"the inbox over {many:,} open questions, its first {FEW} (ms)",
@@ -364,6 +370,13 @@ def _inbox(home: Path, pace: Pace) -> list[Row]:
             peer=seconds[FEW] * 1e3,
             peer_name=f"over {FEW}",
             goal=at_most(3),
+        ),
+        row(
+            f"the team's page over {many:,} open questions, what it draws first (ms)",
+            shown[many] * 1e3,
+            peer=shown[FEW] * 1e3,
+            peer_name=f"over {FEW}",
+            goal=at_most(1.5),
         ),
         row(
             f"memory of a runner with {many:,} parked sessions, more than with {HARDLY_ANY} (MB)",

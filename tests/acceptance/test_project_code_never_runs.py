@@ -164,6 +164,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "store": ("store", "status"),
     "people": ("people", "list"),
     "projects": ("projects", "list"),
+    "secrets": ("secrets", "list"),
     "audit": ("audit", "export"),
 }
 

@@ -698,6 +698,10 @@ MAY: dict[str, tuple[tuple[str, ...], Any]] = {
     "team_grant": (MANAGE, {"project": "shop", "subject": "nobody", "role": "viewer"}),
     "team_rename_project": (MANAGE, {"name": "no name"}),
     "team_groups": (MANAGE, None),
+    "team_secrets": (SEE, None),
+    "team_secrets_key": (MANAGE, None),
+    "team_set_secret": (MANAGE, {"project": "shop", "name": "no name", "sealed": "x"}),
+    "team_remove_secret": (MANAGE, None),
     "team_quotas": (SEE, None),
     "team_set_quota": (MANAGE, {"project": "shop", "person": "nobody", "sessions": 1}),
     "team_change_group": (MANAGE, {"group": "g", "person": "nobody", "member": True}),
@@ -715,7 +719,14 @@ def test_every_operation_asks_for_the_role_that_it_needs(team: Team) -> None:
     assert set(MAY) == set(operations) - {"log_in", "log_out"}
     session = team.start()
     question = team.question(session)
-    values = {"id": session, "requestId": question, "handle": "out_000000000000", "seq": "1", "name": "nobody-here"}
+    values = {
+        "id": session,
+        "requestId": question,
+        "handle": "out_000000000000",
+        "seq": "1",
+        "name": "shop",
+        "secret": "NONE",
+    }
     places = [str(team.program.folder), str(team.program.home), str(team.laptop)]
     for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in LAST):
         operation = operations[name]
@@ -741,7 +752,7 @@ STORE_WIDE_OPERATIONS = {
 }  # fmt: skip
 LISTS = {
     "who_am_i", "describe", "list_sessions", "list_questions", "show_inbox", "team_sessions", "team_schedules",
-    "team_questions", "team_runners", "team_rules", "team_projects", "team_quotas",
+    "team_questions", "team_runners", "team_rules", "team_projects", "team_quotas", "team_secrets",
 }  # fmt: skip
 
 
@@ -751,7 +762,14 @@ def test_every_operation_by_somebody_who_has_a_role_in_one_project(team: Team) -
     operations = {each.name: each for each in team_operations()}
     session = team.start()
     question = team.question(session)
-    values = {"id": session, "requestId": question, "handle": "out_000000000000", "seq": "1", "name": "shop"}
+    values = {
+        "id": session,
+        "requestId": question,
+        "handle": "out_000000000000",
+        "seq": "1",
+        "name": "shop",
+        "secret": "NONE",
+    }
     like = {"vic": "vera", "omar": "olga", "ada-s": "ann"}
     for name, (may, body) in sorted(MAY.items(), key=lambda each: each[0] in LAST):
         operation = operations[name]

@@ -123,5 +123,5 @@ def test_the_readme_says_how_to_install_from_a_clone() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     # without a keyring keys are in files, without Pillow or pdfium large pictures and PDFs are a line of text
     providers = {"bedrock", "cohere", "mistral"}
-    others = {"acp", "models", "mcp", "web", "otel", "team", "oidc"}
+    others = {"acp", "models", "mcp", "web", "otel", "team", "oidc", "secrets"}
     assert set(extras) - {"keyring", "pictures", "pdf"} == set(EXTRAS) == others | providers

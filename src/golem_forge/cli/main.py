@@ -45,6 +45,7 @@ VERBS = {
     "store": "the database of background sessions: init, status, upgrade, prune",
     "people": "the people of a team: add, list and remove them; their tokens",
     "projects": "the programs of a team: who has which role in each; groups of people",
+    "secrets": "secrets of a project, sealed for the runners: set, list, remove, key",
     "audit": "who was let in, refused, asked and answered, and who changed people and rules: export, verify",
     "doctor": "check what works here, and say how to repair the rest",
 }
@@ -62,6 +63,7 @@ TEAM_VERBS = (
     "store",
     "people",
     "projects",
+    "secrets",
     "audit",
 )
 """Those of `cli.team`."""

@@ -24,6 +24,7 @@ EXTRAS: Final = {
     "otel": frozenset({"opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"}),
     "team": frozenset({"psycopg", "procrastinate"}),
     "oidc": frozenset({"jwt", "httpx2", "cryptography"}),
+    "secrets": frozenset({"cryptography"}),
 }
 """Optional libraries, by the extra of the distribution that brings them, as they are imported."""
 

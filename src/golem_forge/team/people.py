@@ -238,6 +238,10 @@ class TeamStore(Protocol):
     def grant(self, project: str, subject: str, role: Role) -> None: ...
     def quotas(self) -> list[dict[str, Any]]: ...
     def set_quota(self, project: str, person: str, cost: float, sessions: int) -> None: ...
+    def secrets(self) -> list[dict[str, Any]]: ...
+    def secrets_key(self, project: str) -> tuple[str, str]: ...
+    def put_secret(self, project: str, name: str, sealed: str) -> None: ...
+    def remove_secret(self, project: str, name: str) -> None: ...
     def rename_project(self, name: str, new: str) -> None: ...
     def join(self, group: str, person: str) -> None: ...
     def leave(self, group: str, person: str) -> None: ...
@@ -542,6 +546,29 @@ class PersonStore:
         if person not in known:
             raise TeamError(f"no person {one_line(person)[:80]!r}; `forge people list` shows them", "PERSON_NOT_FOUND")
         self.store.quotas.set(Quota(project=found, person=person, cost=cost, sessions=sessions), by=self._actor)
+
+    def secrets(self) -> list[dict[str, Any]]:
+        """Names of those of the projects that this person manages."""
+        person = self.require("see", "secrets")
+        names = {each.id: each.name for each in self.store.projects.all()}
+        return [
+            {"project": names.get(each.project, ""), "name": each.name, "person": each.person, "created": each.created}
+            for each in self.store.secrets.all()
+            if person.may("manage the project", each.project)
+        ]
+
+    def secrets_key(self, project: str) -> tuple[str, str]:
+        """(the runners' public key, the id of the project): what a secret is sealed with."""
+        self._managed(project, "secrets")
+        return self.store.secrets.public_key(), self.store.projects.find(project).id
+
+    def put_secret(self, project: str, name: str, sealed: str) -> None:
+        self._managed(project, f"secret {name}")
+        self.store.secrets.put(self.store.projects.find(project).id, name, sealed, by=self._actor)
+
+    def remove_secret(self, project: str, name: str) -> None:
+        self._managed(project, f"secret {name}")
+        self.store.secrets.remove(self.store.projects.find(project).id, name, by=self._actor)
 
     def rename_project(self, name: str, new: str) -> None:
         self._managed(name, f"rename to {new}")

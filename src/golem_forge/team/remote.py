@@ -293,6 +293,20 @@ class RemoteStore:
         body = {"project": project, "person": person, "cost": cost, "sessions": sessions}
         self._ask("POST", "/api/team/quotas", json.dumps(body).encode())
 
+    def secrets(self) -> list[dict[str, Any]]:
+        return _checked(self._rows("/api/team/secrets"), project=str, name=str, person=str, created=(int, float))
+
+    def secrets_key(self, project: str) -> tuple[str, str]:
+        said = self._get(f"/api/team/projects/{_part(project)}/secrets-key")
+        return _text(said, "key"), _text(said, "project")
+
+    def put_secret(self, project: str, name: str, sealed: str) -> None:
+        body = {"project": project, "name": name, "sealed": sealed}
+        self._ask("POST", "/api/team/secrets", json.dumps(body).encode())
+
+    def remove_secret(self, project: str, name: str) -> None:
+        self._ask("DELETE", f"/api/team/projects/{_part(project)}/secrets/{_part(name)}")
+
     def rename_project(self, name: str, new: str) -> None:
         self._ask("POST", f"/api/team/projects/{_part(name)}/name", json.dumps({"name": new}).encode())
 

@@ -181,6 +181,12 @@ CREATE TABLE spent (
     cost DOUBLE PRECISION NOT NULL, held DOUBLE PRECISION NOT NULL, PRIMARY KEY (day, session)
 )
 """
+_SECRET_TABLES: Final = """
+CREATE TABLE secrets (
+    project TEXT NOT NULL REFERENCES projects (id) ON DELETE CASCADE, name TEXT NOT NULL, sealed TEXT NOT NULL,
+    person TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (project, name)
+)
+"""
 _TABLE_NAMES: Final = regex(r"CREATE TABLE (\w+)")
 _APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
 _AUDIT: Final = ("audit",)
@@ -198,7 +204,9 @@ _RIGHTS: Final = {
     RUNNER: {
         **_KEPT,
         **dict.fromkeys((*_APPEND_ONLY, *_AUDIT, "rules", "projects"), "SELECT, INSERT"),
-        **dict.fromkeys(("meta", "people", "pruned", "revoked", "project_roles", "group_members", "quotas"), "SELECT"),
+        **dict.fromkeys(
+            ("meta", "people", "pruned", "revoked", "project_roles", "group_members", "quotas", "secrets"), "SELECT"
+        ),
     },
     PAGE: {
         **_KEPT,
@@ -290,11 +298,17 @@ def _add_quotas(connection: StoreConnection, database: Database) -> None:
         connection.execute(statement)
 
 
+def _add_secrets(connection: StoreConnection, database: Database) -> None:
+    """Sealed for runners: neither the page nor the database can open one."""
+    connection.execute(_SECRET_TABLES)
+
+
 _STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (
     _add_projects,
     _add_audit,
     _add_inbox,
     _add_quotas,
+    _add_secrets,
 )
 """What leads from each version to the next one; the first begins at version 1, the tables above."""
 _DROPPED: Final = frozenset({"refusals"})
@@ -418,7 +432,7 @@ def require_runner(database: Database) -> None:
     """Before a runner starts. Raises TeamError for a role that lacks a right which its work needs."""
     needed = (
         f"('{table}', '{right}')"
-        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES + _AUDIT_TABLES + _QUOTA_TABLES)
+        for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES + _AUDIT_TABLES + _QUOTA_TABLES + _SECRET_TABLES)
         if table not in _DROPPED
         for right in _RIGHTS[RUNNER].get(table, _ALL_RIGHTS).split(", ")
     )

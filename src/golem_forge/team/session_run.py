@@ -40,6 +40,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
+from golem_forge.sandbox.walls.environment import PROJECT_SECRETS
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
@@ -226,6 +227,7 @@ class SessionRun:
             except (ConfigError, ForgeError) as error:
                 await self._end(SessionEnding(state=FAILED, error=_without_path(str(error), directory)))
                 return
+        await self._open_secrets()
         runtime = WorkerRuntime(
             facts.get("worker") or None,
             directory=directory or None,
@@ -270,6 +272,20 @@ class SessionRun:
             await self._work(runtime, journals)
         finally:
             detach()
+
+    async def _open_secrets(self) -> None:
+        """Those of the session's project, for its tasks and those that they start."""
+        program, home = self.lease.session.program, self._parts.home
+        try:
+            opened, closed = await asyncio.to_thread(self._store.secrets.opened, program, home)
+        except (OSError, TeamError) as error:
+            if isinstance(error, StoreUnavailable):
+                raise
+            opened, closed = {}, [error.message if isinstance(error, TeamError) else f"state/runner.key: {error}"]
+        if closed:
+            said = "session %s: secrets of its project do not open with state/runner.key here: %s"
+            _log.warning(said, self.id[:12], ", ".join(map(one_line, closed)))
+        PROJECT_SECRETS.set(opened)
 
     def _open_journals(self, directory: str) -> tuple[StoredJournals, bool]:
         """In a thread. Also whether this machine has the directory of the program."""

@@ -36,6 +36,7 @@ from golem_forge.team.database import (
 )
 from golem_forge.team.dispatch import JobQueue
 from golem_forge.team.journal_table import JournalTable, bound
+from golem_forge.team.project_secrets import ProjectSecrets
 from golem_forge.team.projects import Projects, ensure_project
 from golem_forge.team.quotas import Quotas, check_start
 from golem_forge.team.rows import (
@@ -88,6 +89,7 @@ class Store:
         self.accounts = Accounts(database)
         self.projects = Projects(database)
         self.quotas = Quotas(database)
+        self.secrets = ProjectSecrets(database)
         self.journals = JournalTable(database)
         self.schedules = Schedules(database, self._queue, self.without_secrets)
         self.home: ForgeHome | None = None

@@ -46,6 +46,9 @@ async def test_the_prefix_stays_over_twenty_turns(
     project, home = tmp_path / "p", tmp_path / "home"
     project.mkdir()
     home.mkdir()
+    skill = home / "skills" / "mend" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: mend\ndescription: How to mend.\n---\nLook first.\n")
     turns = []
     for number in range(TURNS):
         name, args = CALLS[number % len(CALLS)]
@@ -64,9 +67,11 @@ async def test_the_prefix_stays_over_twenty_turns(
         ) as runtime:
             for number in range(TURNS):
                 (project / "changing.txt").write_text(str(number))
+                skill.write_text(f"---\nname: mend\ndescription: How to mend.\n---\nStep {number}.\n")
                 result = await runtime.turn(f"go {number}")
                 assert result.response == "Done.", result
     assert len(server.requests) == 2 * TURNS
+    assert "How to mend." in json.dumps(server.requests[0].body), "the skill is offered"
     before = parts(server.requests[0].body)
     for request in server.requests[1:]:
         now = parts(request.body)

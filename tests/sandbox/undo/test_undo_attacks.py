@@ -461,18 +461,25 @@ def test_what_is_no_file_and_stands_in_the_place_of_one_is_left_alone_and_listed
     assert not (project.root / "made.txt").exists()
 
 
-def test_what_appears_while_an_undo_is_carried_out_is_not_overwritten(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("did", ["deleted", "changed", "made"])
+def test_what_the_person_saves_while_an_undo_is_carried_out_stays(
+    project: Project, monkeypatch: pytest.MonkeyPatch, did: str
 ) -> None:
+    if did == "made":
+        (project.root / "a.txt").unlink()
+        git(project.root, "commit", "-qam", "gone")
     call = project.begin(1)
-    (project.root / "a.txt").unlink()
+    if did == "deleted":
+        (project.root / "a.txt").unlink()
+    else:
+        (project.root / "a.txt").write_text("agent\n")
     project.end(call)
 
     def saved_meanwhile() -> str:
-        (project.root / "a.txt").write_text("the person's\n")
+        (project.root / "a.txt").write_text("mine!\n")
         return ".forge-0123456789abcdef.tmp"
 
     monkeypatch.setattr(restoring, "temp_name", saved_meanwhile)
     assert project.undo(turn=1) == {"/workspace/a.txt": EDITED}
-    assert (project.root / "a.txt").read_text() == "the person's\n"
+    assert (project.root / "a.txt").read_text() == "mine!\n"
     assert sorted(os.listdir(project.root)) == [".git", "a.txt", "src"]

@@ -40,6 +40,7 @@ VERBS: Final = {
     "store": "store",
     "people": "people",
     "projects": "projects",
+    "secrets": "secrets",
     "audit": "audit",
 }
 """By verb: the module that has `run_<verb>`."""

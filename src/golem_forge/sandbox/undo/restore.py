@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
+import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -31,7 +33,7 @@ from golem_forge.core.diff import file_diff
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.files import temp_name
-from golem_forge.sandbox.handles import ENTRY, LISTING, Parts, call_libc
+from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Parts, call_libc
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
@@ -43,6 +45,7 @@ from golem_forge.sandbox.undo.zone_history import ZoneHistory, same_state, zone_
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SHOWN: Final = 1 << 20
 _RENAME_NOREPLACE: Final = 1
+_RENAME_EXCHANGE: Final = 2
 EDITED: Final = "it was changed since"
 SPECIAL: Final = "a FIFO, a socket or a device stands there now"
 
@@ -390,7 +393,12 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
         os.rmdir(name, dir_fd=parent.fd)  # fails where something is in it: that was not ours
     if then.kind is PathKind.ABSENT:
         if found.kind is not PathKind.DIRECTORY:
-            os.unlink(name, dir_fd=parent.fd)
+            aside = temp_name()
+            os.rename(name, aside, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+            if not _is_found(parent.fd, aside, found):
+                _rename_to_free_place(parent.fd, aside, name)
+                raise FileExistsError
+            os.unlink(aside, dir_fd=parent.fd)
         return
     if then.kind is PathKind.DIRECTORY:
         if found.kind not in (PathKind.ABSENT, PathKind.DIRECTORY):
@@ -417,10 +425,45 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
             os.fchmod(fd, then.mode)
         finally:
             os.close(fd)
-    if found.kind is PathKind.ABSENT:
-        _rename_to_free_place(parent.fd, temporary, name)
-    else:
+    if found.kind in (PathKind.FILE, PathKind.LINK):
+        _exchange(parent.fd, temporary, name, found)
+    elif found.kind is PathKind.SPECIAL:
         os.rename(temporary, name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+    else:
+        _rename_to_free_place(parent.fd, temporary, name)
+
+
+def _exchange(directory: int, new: str, name: str, found: PathState) -> None:
+    """Raises FileExistsError where it was something else than what was found, which stays then. Threat: the person
+    saves the file between the look at it and this."""
+    names = (directory, os.fsencode(new), directory, os.fsencode(name))
+    try:
+        call_libc("renameat2", *names, _RENAME_EXCHANGE)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.EINVAL):  # this file system cannot
+            os.unlink(new, dir_fd=directory)
+            raise
+        os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+        return
+    same = _is_found(directory, new, found)
+    if not same:
+        call_libc("renameat2", *names, _RENAME_EXCHANGE)
+    os.unlink(new, dir_fd=directory)
+    if not same:
+        raise FileExistsError
+
+
+def _is_found(directory: int, name: str, found: PathState) -> bool:
+    """Whether this is what the look before it saw."""
+    info = os.lstat(name, dir_fd=directory)
+    if found.kind is PathKind.LINK:
+        return stat.S_ISLNK(info.st_mode) and os.readlink(name, dir_fd=directory) == found.target
+    if found.kind is not PathKind.FILE or not stat.S_ISREG(info.st_mode):
+        return found.kind is PathKind.SPECIAL
+    if found.lost or info.st_size != found.size or not info.st_mode & 0o400:
+        return info.st_size == found.size
+    with open(os.open(name, CONTENT, dir_fd=directory), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == found.digest
 
 
 def _rename_to_free_place(directory: int, old: str, new: str) -> None:

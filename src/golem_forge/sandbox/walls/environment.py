@@ -18,7 +18,9 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import VARIABLE_NAME
@@ -226,8 +228,18 @@ def redact_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redacto
             redactor.add_secret(name, value)
 
 
+PROJECT_SECRETS: Final[ContextVar[Mapping[str, str]]] = ContextVar("PROJECT_SECRETS", default=MappingProxyType({}))
+"""What references `project:NAME` mean in the session whose tasks these are. A runner has sessions of several projects
+in one process: none sees another's."""
+
+
 def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list[str]) -> str:
     kind, _, rest = reference.partition(":")
+    if kind == "project":
+        if rest not in (known := PROJECT_SECRETS.get()):
+            why = "a background session of a team has it, where its project has this secret and its runner the key"
+            raise _unresolved(name, reference, why)
+        return known[rest]
     if kind == "env":
         value = environ.get(rest, "")
         if not value:
@@ -275,9 +287,12 @@ def _reference(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
     if isinstance(value, str):
         kind, _, rest = value.partition(":")
-        if (kind == "env" and VARIABLE_NAME.fullmatch(rest)) or (kind == "file" and rest.startswith(("/", "~/"))):
+        named = kind in ("env", "project") and VARIABLE_NAME.fullmatch(rest)
+        if named or (kind == "file" and rest.startswith(("/", "~/"))):
             return value
-    problems.add(path, "expected a reference: env:NAME, file:/path or file:~/path (never the secret itself)")
+    problems.add(
+        path, "expected a reference: env:NAME, file:/path, file:~/path or project:NAME (never the secret itself)"
+    )
     return ""
 
 

@@ -23,6 +23,7 @@ from golem_forge.net.listen import AllowedHosts
 from golem_forge.team.changes import MOST_SENT, changes_to_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role, find_person, token_hash
+from golem_forge.team.project_secrets import MAX_SEALED
 from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.session_workspace import read_changes
@@ -291,17 +292,18 @@ class InboxQuery(QuestionsWanted, title="InboxQuery"):
 @operation("GET", "/api/inbox", "show_inbox", tag="events", answer=TeamInbox)
 async def show_inbox(call: ApiCall, query: InboxQuery) -> Response:
     """The open questions of all sessions with their cards, oldest first."""
-    who, most = _who(call), query.limit
+    who = _who(call)
+    return await page_events.json_response(lambda: inbox_page(who, query))
 
-    def read() -> dict[str, Any]:
-        rows, names = who.questions(limit=most + 1, wanted=query.wanted()), _project_names(who)
-        return {
-            "questions": [_question_with_card(row, names) for row in rows[:most]],
-            "more": len(rows) > most,
-            "projects": sorted(names.values())[:_MAX_ROWS],
-        }
 
-    return await page_events.json_response(read)
+def inbox_page(who: PersonStore, query: InboxQuery) -> dict[str, Any]:
+    """What the page draws, as JSON has it."""
+    rows, names = who.questions(limit=query.limit + 1, wanted=query.wanted()), _project_names(who)
+    return {
+        "questions": [_question_with_card(row, names) for row in rows[: query.limit]],
+        "more": len(rows) > query.limit,
+        "projects": sorted(names.values())[:_MAX_ROWS],
+    }
 
 
 def _question_with_card(row: QuestionRow, names: Mapping[str, str]) -> dict[str, Any]:
@@ -752,6 +754,50 @@ async def team_set_quota(call: ApiCall, body: NewQuota) -> None:
     """What may be spent and started in a day, for admins of the project; no limit takes the quota away."""
     who = _who(call)
     await run_in_thread(lambda: who.set_quota(body.project, body.person, body.cost, body.sessions))
+
+
+class NewSecret(ApiModel, title="TeamSecret"):
+    project: _ShortText
+    """Its name."""
+    name: _ShortText
+    sealed: Annotated[str, Field(max_length=MAX_SEALED)]
+    """To the runners' public key, by whoever sets it: this server cannot open it."""
+
+
+class SecretsKey(ApiModel, title="TeamSecretsKey"):
+    key: str
+    """The runners' public key."""
+    project: str
+    """The id of the project, which a secret is bound to."""
+
+
+@operation("GET", "/api/team/secrets", "team_secrets", tag="team")
+async def team_secrets(call: ApiCall) -> Rows:
+    """The names of the secrets of the projects that whoever asks manages."""
+    who = _who(call)
+    return Rows(rows=await run_in_thread(who.secrets), now=0)
+
+
+@operation("GET", "/api/team/projects/{name}/secrets-key", "team_secrets_key", tag="team")
+async def team_secrets_key(call: ApiCall) -> SecretsKey:
+    """What a secret of this project is sealed with, for admins of it."""
+    who, name = _who(call), call.path["name"]
+    key, project = await run_in_thread(lambda: who.secrets_key(name))
+    return SecretsKey(key=key, project=project)
+
+
+@operation("POST", "/api/team/secrets", "team_set_secret", tag="team")
+async def team_set_secret(call: ApiCall, body: NewSecret) -> None:
+    """Keeps a secret that was sealed elsewhere, for admins of the project."""
+    who = _who(call)
+    await run_in_thread(lambda: who.put_secret(body.project, body.name, body.sealed))
+
+
+@operation("DELETE", "/api/team/projects/{name}/secrets/{secret}", "team_remove_secret", tag="team")
+async def team_remove_secret(call: ApiCall) -> None:
+    """Deletes a secret, for admins of the project."""
+    who, name, secret = _who(call), call.path["name"], call.path["secret"]
+    await run_in_thread(lambda: who.remove_secret(name, secret))
 
 
 @operation("GET", "/api/team/groups", "team_groups", tag="team")
