@@ -49,15 +49,17 @@ def _heed_signals() -> None:
 
 _MARKED = {
     "walls": (
-        *("sandbox/walls", "sandbox/processes", "sandbox/network", "toolsets/exec", "toolsets/shell", "agent/modules"),
-        *("usertools/building", "usertools/running", "usertools/testing", "usertools/inside", "usertools/trust"),
+        *("sandbox/walls", "sandbox/git", "sandbox/process", "sandbox/network", "toolsets/exec", "agent/modules"),
+        *("usertools/build", "usertools/run", "usertools/test_test", "usertools/test_expectations"),
+        *("usertools/test_trust_card",),
     ),
-    "foreign": ("mcp", "cli/mcp", "acceptance/test_editors", "agent/models/test_wire_formats"),
+    "foreign": ("mcp", "cli/mcp", "acceptance/test_editors", "agent/model/test_providers_wire_formats"),
     "slow": (
-        *("acceptance", "compat", "docs", "invariants", "cli", "ui/terminal", "ui/web", "ui/acp", "agent/every_key"),
-        *("toolsets/search", "toolsets/test_large_outputs", "toolsets/edit/test_recovery", "tools/test_search"),
-        *("agent/test_secrets_and_models", "agent/test_edited_code", "agent/models/test_opening"),
-        *("usertools/sharing", "usertools/registry", "sandbox/test_host", "sandbox/test_races"),
+        *("acceptance", "compat", "docs", "invariants", "cli", "ui/terminal", "ui/web", "ui/acp"),
+        *("agent/test_agent_config_keys", "toolsets/search", "toolsets/test_output_large"),
+        *("toolsets/edit/test_apply_recovery", "tools/test_search", "agent/test_runtime_secrets"),
+        *("agent/test_trust_edited_code", "agent/model/test_selection_opening", "usertools/share"),
+        *("usertools/test_registry", "usertools/test_folder", "sandbox/test_host", "sandbox/test_files_races"),
     ),
 }
 """Marker → the folders and files of tests that have it. Whoever uses a browser is marked `browser`, generated input is

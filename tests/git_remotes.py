@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from .deadlines import PATIENCE
-from .usertools.sharing.git_server import git_server
+from .usertools.share.git_server import git_server
 
 PASSWORD = "canary-password-5f1c"
 LOGIN = f"ada:{PASSWORD}"

@@ -14,8 +14,8 @@ from tests.acceptance.mcp_bench import McpBench, of_servers, offered, pool_of, s
 from tests.acceptance.user_tools import card_text
 from tests.deadlines import PATIENCE
 from tests.mcp import foreign
+from tests.mcp.client.test_pool_http import Office
 from tests.mcp.pools import until
-from tests.mcp.test_pool_http import Office
 
 CANARY = "canary-5b21e0f7c9d4"
 

@@ -19,8 +19,8 @@ from tests import descriptors
 from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled, state
 from tests.deadlines import LONG, within
 from tests.mcp import foreign
+from tests.mcp.client.test_pool_http import Office
 from tests.mcp.pools import until
-from tests.mcp.test_pool_http import Office
 from tests.ready import Started
 
 from golem_forge.core.calls import Caller, ToolCall

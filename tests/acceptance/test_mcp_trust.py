@@ -491,7 +491,7 @@ def everything_in(request: Any) -> str:
 
 async def test_case_30_arguments_are_checked_as_2020_12_says(mcp_bench: McpBench) -> None:
     """`$defs`, `prefixItems`, `unevaluatedProperties` and `dependentRequired`; what does not fit is never sent. (The
-    required part of the official suite, as arguments of servers' tools: tests/mcp/test_schema_suite.py.)"""
+    required part of the official suite, as arguments of servers' tools: tests/mcp/client/test_tool_list_suite.py.)"""
     schema = {
         "type": "object",
         "$defs": {"point": {"prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": False, "minItems": 2}},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.usertools.building.packages import Index
+from tests.usertools.build.packages import Index
 
 from golem_forge import open_session
 from golem_forge.agent.session import Session

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import LONG, PATIENCE, ever_longer, within
-from tests.usertools.sharing.git_server import git_server
+from tests.usertools.share.git_server import git_server
 
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.usertools.building.packages import Index
+from tests.usertools.build.packages import Index
 
 from golem_forge import Caller
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap

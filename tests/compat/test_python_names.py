@@ -1,9 +1,9 @@
 """What Python programs use of Forge, pinned: names, keywords, defaults, methods, equality, exceptions, import paths.
 
-`tests/test_public_names.py` says which names there are; `python/names.json` says what they are: kind, parameters with
-defaults, and of a class those methods and attributes that the docs, the README or an example mention. More may be there
-than is pinned. `python/modules.json` has the same for modules that the docs name by their path, and the paths that only
-examples use. `python/records.json` says how the records compare, hash and print. After a wanted change:
+`tests/test_golem_forge_names.py` says which names there are; `python/names.json` says what they are: kind, parameters
+with defaults, and of a class those methods and attributes that the docs, the README or an example mention. More may be
+there than is pinned. `python/modules.json` has the same for modules that the docs name by their path, and the paths
+that only examples use. `python/records.json` says how the records compare, hash and print. After a wanted change:
 
     FORGE_UPDATE_PINNED=1 python -m pytest tests/compat/test_python_names.py
 """

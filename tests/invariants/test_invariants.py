@@ -1,7 +1,7 @@
 """The promises of the runtime, one named test each (numbers as in the design). Each runs the real thing end to end.
 
-Invariant 7 for processes is in acceptance/test_an_agent_in_a_directory.py and sandbox/processes; for tools inside this
-process in test_ending.py.
+Invariant 7 for processes is in acceptance/test_an_agent_in_a_directory.py and sandbox/process; for tools inside this
+process in orchestrator/test_run_endings.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from tests.usertools.sharing.git_server import GitBackend
+from tests.usertools.share.git_server import GitBackend
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.team import checkpoint as checkpoints

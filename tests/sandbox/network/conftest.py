@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.sandbox.walls.conftest import house as house
 
 BWRAP = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
 WALLS = (  # noqa: SIM905

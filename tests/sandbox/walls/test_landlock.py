@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import within
-from tests.sandbox.processes.launches import Plain
+from tests.sandbox.process.launches import Plain
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict

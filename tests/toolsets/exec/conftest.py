@@ -1,4 +1,5 @@
-"""`bench`: exec tools on the one path, in real walls around a real workspace; all of it ends with the test."""
+"""`bench`: exec tools on the one path, in real walls around a real workspace; `shells`: the shell tool of a block.
+All of it ends with the test."""
 
 from __future__ import annotations
 
@@ -12,6 +13,10 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE
 from tests.toolsets.conftest import Bench
+
+from golem_forge.core.calls import Outcome
+from golem_forge.tools.factory import ToolsetContext
+from golem_forge.toolsets.exec.shell import ShellToolset
 
 
 @pytest.fixture
@@ -52,3 +57,26 @@ def gone() -> Callable[..., Any]:
             await asyncio.sleep(0.02)
 
     return until_gone
+
+
+class Shell(Bench):
+    async def __call__(self, command: str, **args: Any) -> Outcome:
+        return await self.call("shell", command=command, **args)
+
+
+@pytest.fixture
+def shells(benches: Callable[..., Bench]) -> Callable[..., Shell]:
+    """`shells(block)`: calls go by its rules; `ask=…` or `mode=…` as for a path."""
+
+    def make(block: dict[str, Any], **options: Any) -> Shell:
+        toolset = ShellToolset()
+        (tool,) = toolset.get_tools(ToolsetContext(config=toolset.config.model_validate(block)))
+        return Shell(benches(tool, **{"mode": "", **options}).path)
+
+    return make
+
+
+@pytest.fixture
+def shell(shells: Callable[..., Shell]) -> Shell:
+    """Runs anything that no floor stops."""
+    return shells({"default": {"approval": "preApproved"}}, mode="approve_all")

@@ -1,0 +1,399 @@
+"""Nothing of the person's is lost: objects of every size arrive, or stay where they are.
+
+And git works where it did not: in a linked worktree, below the root of a work tree, beside a tracked secret, after a
+Forge that was killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from tests.sandbox.walls.house import House, Person, Ran, git
+
+from golem_forge.core.calls import Severity
+from golem_forge.sandbox.git import shadow as shadows
+from golem_forge.sandbox.git.rules import sequencer_objection
+from golem_forge.sandbox.walls.model import Job
+from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.zones import ZoneSpec
+
+MIB = 1 << 20
+SIZES = {"1 B": 1, "1 MiB - 1": MIB - 1, "1 MiB": MIB, "1 MiB + 1": MIB + 1, "5 MB": 5_000_000}
+LARGE = {"100 MB": 100_000_000, "1 GB with a hole": 1_000_000_000}
+
+
+def told(ran: Ran, *kinds: str) -> str:
+    return "\n".join(one.text for one in ran.after.leftovers if not kinds or one.kind in kinds)
+
+
+def content(where: Path, name: str, commit: str = "HEAD") -> str:
+    """The digest of a file as git has it."""
+    shown = subprocess.Popen(["git", "cat-file", "blob", f"{commit}:{name}"], cwd=where, stdout=subprocess.PIPE)
+    assert shown.stdout is not None
+    made = hashlib.sha256()
+    while block := shown.stdout.read(MIB):
+        made.update(block)
+    assert shown.wait() == 0
+    return made.hexdigest()
+
+
+def digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def large(path: str, size: int) -> str:
+    """What cannot be compressed: an object is as large as its file."""
+    return f"head -c {size} /dev/urandom > {path}" if size < 10**9 else f"truncate -s {size} {path}"
+
+
+@pytest.mark.parametrize(
+    "size",
+    [
+        *(pytest.param(size, id=name) for name, size in SIZES.items()),
+        *(pytest.param(size, id=name, marks=pytest.mark.long) for name, size in LARGE.items()),
+    ],
+)
+def test_a_commit_of_any_size_arrives(house: House, person: Person, size: int) -> None:
+    ran = house.run(f"{large('big.bin', size)}; git add big.bin; git commit -qm big")
+
+    assert person.says("log", "-1", "--format=%s") == "big", told(ran)
+    assert content(person.where, "big.bin") == digest(person.where / "big.bin")
+    assert person.git("fsck").returncode == 0 and person.says("status", "--short") == ""
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+@pytest.mark.parametrize("size", [1, MIB - 1, MIB + 1, 5_000_000])
+def test_what_the_person_commits_during_a_command_stays(house: House, person: Person, size: int, packed: bool) -> None:
+    with house.another_forge("echo done; sleep 60") as forge:
+        (person.where / "mine.bin").write_bytes(os.urandom(size))
+        person.git("add", "mine.bin")
+        person.git("commit", "-qm", "mine")
+        if packed:
+            person.git("gc", "-q", "--prune=now")
+        forge.kill()
+
+    ran = house.run("git log -1 --format=%s")
+
+    assert ran.text == "mine\n" and told(ran, "git_objects") == ""
+    assert person.git("fsck").returncode == 0
+    assert content(person.where, "mine.bin") == digest(person.where / "mine.bin")
+
+
+@pytest.mark.parametrize("size", [MIB + 1, 5_000_000])
+def test_stash_and_pop_of_a_large_file(house: House, person: Person, size: int) -> None:
+    (person.where / "big.bin").write_bytes(b"")
+    person.git("add", "big.bin")
+    person.git("commit", "-qm", "empty")
+    walls = house.walls()
+    house.run(f"{large('big.bin', size)}; sha256sum big.bin > /tmp/x; git stash -q", walls)
+    assert person.says("stash", "list", "--format=%gd") == "stash@{0}" and person.git("fsck").returncode == 0
+
+    person.git("stash", "pop", "-q")
+    assert (person.where / "big.bin").stat().st_size == size
+    before = digest(person.where / "big.bin")
+    house.run("git stash -q; git stash pop -q", walls)
+
+    assert digest(person.where / "big.bin") == before and person.says("stash", "list") == ""
+
+
+def test_many_objects_arrive_as_a_pack(house: House, person: Person) -> None:
+    house.run("mkdir d; for i in $(seq 300); do echo $i > d/$i; done; git add d; git commit -qm many; git gc -q")
+
+    assert person.says("ls-tree", "--name-only", "HEAD", "d/").count("\n") == 299
+    assert person.git("fsck", "--strict").returncode == 0
+    assert list((person.where / ".git/objects/pack").glob("*.pack"))
+
+
+def test_files_of_git_lfs_are_carried_by_their_digest(house: House, person: Person) -> None:
+    """Without git-lfs itself: a store of files that are called after their SHA-256."""
+    good, body = hashlib.sha256(b"x" * 2_000_000).hexdigest(), "head -c 2000000 /dev/zero | tr '\\0' x"
+    place = f".git/lfs/objects/{good[:2]}/{good[2:4]}"
+    forged = f".git/lfs/objects/ab/ab/{'ab' * 32}"
+
+    ran = house.run(
+        f"mkdir -p {place} .git/lfs/objects/ab/ab; {body} > {place}/{good}; echo evil > {forged}; git commit -q"
+        " --allow-empty -m x"
+    )
+
+    assert digest(person.where / place / good) == good
+    assert not (person.where / forged).exists() and "another content than its name says" in told(ran, "git_objects")
+    assert house.run(f"ls .git/forge/{place.removeprefix('.git/')}").text == f"{good}\n", "the person's own, inside"
+
+
+def test_a_store_that_grew_is_emptied_once_everything_arrived(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shadows, "_MOST_STORED", 10)
+    walls = house.walls()
+    house.run("for i in $(seq 20); do git commit -q --allow-empty -m $i; done", walls)
+    person.git("commit", "-q", "--allow-empty", "-m", "mine")
+
+    ran = house.run("find .git/objects -type f | wc -l; git fsck && git log -2 --format=%s", walls)
+
+    assert ran.text == "1\nmine\n20\n"
+
+
+def test_what_the_person_pruned_meanwhile_is_no_ground_that_gives_way(house: House, person: Person) -> None:
+    """The command builds on a commit that the person takes back and has git forget."""
+    script = "until [ -e go ]; do sleep 0.02; done; echo 1 > new; git add new; git commit -qm inside"
+
+    async def both() -> None:
+        walled = await house.walls().start(Job(argv=("bash", "-c", script)))
+        await asyncio.to_thread(person.git, "reset", "-q", "--hard", "HEAD~1")
+        await asyncio.to_thread(person.git, "reflog", "expire", "--expire=now", "--all")
+        await asyncio.to_thread(person.git, "gc", "-q", "--prune=now")
+        (person.where / "go").touch()
+        await walled.child.wait(100)
+
+    asyncio.run(both())
+
+    kept = person.says("for-each-ref", "--format=%(refname)", "refs/forge/heads")
+    assert person.says("log", "--format=%s", kept) == "inside\nsecond\nfirst"
+    assert person.says("log", "--format=%s") == "first" and person.git("fsck").returncode == 0
+
+
+def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, person: Person, is_long: bool) -> None:
+    """Commits, stashes, gc and repack on both sides."""
+    rounds = 200 if is_long else 3
+    walls = house.walls()
+    made: set[str] = set()
+    for number in range(rounds):
+        over = threading.Event()
+
+        def work(number: int = number, over: threading.Event = over) -> None:
+            for turn in range(4):
+                (person.where / "mine").write_text(f"{number} {turn}\n")
+                person.git("add", "mine")
+                person.git("commit", "-qm", f"p{number}-{turn}", "--", "mine")
+                made.add(person.says("rev-parse", "HEAD"))
+                person.git(*(["gc", "-q"], ["repack", "-q", "-a", "-d"], ["stash", "list"], ["status"])[turn])
+                if over.is_set() and turn > 1:
+                    break
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        ran = house.run(
+            f"for i in 1 2 3; do echo {number} $i > theirs; git add theirs; git commit -qm c{number}-$i -- theirs;"
+            f" git branch b{number}-$i; echo s > theirs; git stash -q; git gc -q; git stash pop -q; done;"
+            " git fsck || echo broken; git rev-parse --branches",
+            walls,
+        )
+        over.set()
+        thread.join()
+
+        assert "broken" not in ran.text
+        assert person.git("fsck").returncode == 0, number
+    reachable = set(person.says("rev-list", "--all").split())
+    subjects = set(person.says("log", "--all", "--format=%s").split())
+    assert made <= reachable
+    assert {f"c{number}-{turn}" for number in range(rounds) for turn in (1, 2, 3)} <= subjects
+
+
+# --- a Forge that was killed
+
+
+def test_a_command_works_at_once_after_a_forge_was_killed_in_the_middle_of_commits(
+    house: House, person: Person, is_long: bool
+) -> None:
+    script = "echo done; while :; do echo $RANDOM > f; git add f; git commit -qm x; done"
+    for _ in range(60 if is_long else 3):
+        with house.another_forge(script) as forge:
+            while person.says("log", "-1", "--format=%s", "main") and not (person.where / "f").exists():
+                pass
+            forge.kill()
+
+        ran = house.run("git add -A && git commit -q --allow-empty -m after && git fsck", house.walls())
+
+        assert ran.code == 0, ran.text
+        assert person.says("log", "-1", "--format=%s") == "after" and person.git("fsck").returncode == 0
+        (person.where / "f").unlink()
+
+
+def test_a_lock_of_a_killed_command_is_gone_before_the_next(house: House, person: Person) -> None:
+    with house.another_forge("touch .git/index.lock .git/objects/pack/tmp_pack_x; echo done; sleep 60") as forge:
+        forge.kill()
+
+    ran = house.run("git commit -q --allow-empty -m after && ls .git/objects/pack")
+
+    assert (ran.code, ran.text) == (0, "")
+
+
+# --- where git did not work
+
+
+def test_a_tracked_secret_is_no_obstacle(house: House, person: Person) -> None:
+    (person.where / ".npmrc").write_text("token=CANARY\n")
+    (person.where / ".aws").mkdir()
+    (person.where / ".aws/credentials").write_text("CANARY\n")
+    person.git("add", ".")
+    person.git("commit", "-qm", "secrets")
+    walls = house.walls()
+
+    ran = house.run(
+        "echo 1 > a; git add -A && git commit -qam a && echo 2 > a && git stash -q && git stash pop -q && git status"
+        " --short; git checkout -q -b b && cat .npmrc",
+        walls,
+    )
+
+    assert ran.text.endswith(" M a\ncat: .npmrc: Permission denied\n"), ran.text
+    assert told(ran, "git_index") == ""
+    assert person.says("show", "HEAD:.npmrc") == "token=CANARY" and person.says("status", "--short") == "M a"
+    assert person.git("ls-files", "-v", ".npmrc").stdout == "H .npmrc\n", "no flag on the person's side"
+
+
+@pytest.mark.parametrize("script", ["git checkout -q HEAD~1", "git reset -q --hard HEAD~1"])
+def test_a_commit_in_which_the_secret_differs_is_refused_in_words(house: House, person: Person, script: str) -> None:
+    for text in ("one", "two"):
+        (person.where / ".npmrc").write_text(f"token={text}\n")
+        person.git("add", ".")
+        person.git("commit", "-qm", text)
+
+    ran = house.run(script)
+
+    [denial] = ran.after.denials
+    assert ran.code and denial["target"] == "/workspace/.npmrc" and denial["why"].startswith("secret")
+    assert (person.where / ".npmrc").read_text() == "token=two\n" and person.says("status", "--short") == ""
+
+
+def test_a_secret_that_comes_later_is_none_either(house: House, person: Person) -> None:
+    walls = house.walls()
+    house.run("git status", walls)
+    house.run("echo token=x > .npmrc; git add .npmrc; git commit -qm npmrc", walls)
+
+    ran = house.run("echo 1 > a; git add -A && git commit -qm a", walls)
+
+    assert ran.code == 0, ran.text
+    assert person.says("status", "--short") == ""
+
+
+@pytest.fixture
+def linked(house: House, person: Person) -> Path:
+    place = house.root / "linked"
+    person.git("worktree", "add", "-q", "-b", "side", str(place))
+    return place
+
+
+def walls_at(house: House, place: Path) -> Walls:
+    return house.walls(ZoneSpec(name="workspace", path=place))
+
+
+def test_a_zone_that_is_a_linked_worktree(house: House, person: Person, linked: Path) -> None:
+    walls = walls_at(house, linked)
+
+    ran = house.run(
+        "echo 1 > a; git add -A; git commit -qm there; echo 2 > a; git stash -q; git stash pop -q;"
+        " git switch -q -c new; git status --short; git log -1 --format=%s",
+        walls,
+    )
+
+    assert ran.text == " M a\nthere\n", ran.text
+    assert git(linked, "status", "--short") == " M a" and git(linked, "branch", "--show-current") == "new"
+    assert person.says("branch", "--show-current") == "main" and person.says("status", "--short") == ""
+    assert person.git("fsck").returncode == 0
+
+
+def test_the_other_work_tree_is_not_its_affair(house: House, person: Person, linked: Path) -> None:
+    common = person.where / ".git"
+    ran = house.run(
+        f"echo ref: refs/heads/side > {common}/HEAD; cp {common}/worktrees/linked/index {common}/index; rm -f {common}/"
+        f"ORIG_HEAD; touch {common}/hooks/pre-commit; echo x >> {common}/config",
+        walls_at(house, linked),
+    )
+
+    assert person.says("branch", "--show-current") == "main" and person.says("status", "--short") == ""
+    assert "belongs to a work tree outside of the zone" in told(ran)
+    assert not (common / "hooks/pre-commit").exists() and ran.text.count("Read-only file system") == 2
+
+
+@pytest.fixture
+def package(person: Person) -> Path:
+    """A folder of the repository, beside another one that a branch `dev` changed."""
+    for name in ("pkg", "other"):
+        (person.where / name).mkdir()
+        (person.where / name / "f").write_text(f"{name}\n")
+    person.git("add", ".")
+    person.git("commit", "-qm", "two folders")
+    person.git("checkout", "-q", "-b", "dev")
+    (person.where / "other/f").write_text("dev\n")
+    (person.where / "other/new").write_text("dev\n")
+    person.git("add", ".")
+    person.git("commit", "-qm", "dev")
+    person.git("checkout", "-q", "main")
+    return person.where / "pkg"
+
+
+def test_a_zone_below_the_root_of_a_work_tree(house: House, person: Person, package: Path) -> None:
+    walls = walls_at(house, package)
+    assert any("pkg of the git repository 'workspace'" in notice for notice in walls.notices)
+
+    ran = house.run(
+        "git status --short; echo 1 > a; git add -A && git commit -qm inside && git log -1 --format=%s; ls .. ../other",
+        walls,
+    )
+    reading = house.run("git status --short; git log -1 --format=%s", walls, reads_only=True)
+
+    assert ran.text.startswith("inside\n") and "other" not in ran.text.replace("../other", "")
+    assert reading.text == "inside\n"
+    assert person.says("show", "--stat", "--format=", "HEAD").startswith("pkg/a") and person.says("status", "-s") == ""
+    assert told(ran, "git_index") == ""
+
+
+@pytest.mark.parametrize("script", ["git checkout -q dev", "git merge -q dev", "git reset -q --hard dev"])
+def test_files_outside_of_the_zone_do_not_change(house: House, person: Person, package: Path, script: str) -> None:
+    before = person.says("rev-parse", "HEAD")
+
+    ran = house.run(script, walls_at(house, package))
+
+    assert "outside of the zone" in told(ran)
+    assert person.says("rev-parse", "HEAD") == before and person.says("branch", "--show-current") == "main"
+    assert person.says("status", "--short") == "" and (person.where / "other/f").read_text() == "other\n"
+    again = house.run("git status --short; git branch --show-current", walls_at(house, package))
+    assert again.text == "main\n"
+
+
+def test_a_clone_that_a_command_makes_borrows_from_the_person_s_store(house: House, person: Person) -> None:
+    house.run("git commit -q --allow-empty -m x; git clone -q . copy; git -C copy log --format=%s")
+
+    copy = person.where / "copy"
+    assert person.git("log", "--format=%s", where=copy).stdout == "x\nsecond\nfirst\n"
+    assert person.git("fsck", where=copy).returncode == 0
+    assert house.run("git -C copy log -1 --format=%s").text == "x\n", "the same path holds inside"
+
+
+# --- what a stopped rebase would do
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "good"),
+    [
+        ("update-refs", b"refs/heads/x\n%s\n%s\n" % (b"a" * 40, b"b" * 40), True),
+        ("update-refs", b"refs/replace/%s\n%s\n%s\n" % (b"a" * 40, b"a" * 40, b"b" * 40), False),
+        ("head-name", b"refs/heads/main\n", True),
+        ("head-name", b"detached HEAD\n", True),
+        ("head-name", b"refs/replace/%s\n" % (b"a" * 40), False),
+        ("git-rebase-todo", b"pick 1 x\nupdate-ref refs/heads/x\n", True),
+        ("git-rebase-todo", b"update-ref refs/replace/x\n", False),
+        ("git-rebase-todo", b"u refs/tags/x\n", False),
+    ],
+)
+def test_which_refs_a_stopped_rebase_may_set(name: str, content: bytes, good: bool) -> None:
+    assert (sequencer_objection(name, content) == "") is good
+
+
+def test_a_planted_list_of_refs_makes_no_replacement(house: House, person: Person) -> None:
+    person.stops_in_a_rebase()
+    ran = house.run(
+        'h=$(git rev-parse HEAD); printf "refs/replace/$h\\n$h\\n$h\\n" > .git/rebase-merge/update-refs;'
+        " echo c > c.txt; git add c.txt"
+    )
+    person.git("rebase", "--continue")
+
+    assert person.says("for-each-ref", "refs/replace") == ""
+    assert "update-refs" in told(ran) and any(one.severity is Severity.CRITICAL for one in ran.after.leftovers)

@@ -1,0 +1,258 @@
+"""What a turn changed, on the page (flow.md §3): files with counts and diffs, Undo, the mode; and the API behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.machine import NEW_DIRECTORY
+from tests.ui.change_data import change_set, created, edited, files_changed, record
+from tests.ui.web.bench import Windows, browsing, until
+from tests.ui.web.stage import calls
+from tests.ui.web.test_page_fold import Story, _fold
+
+from golem_forge import tool
+from golem_forge.core.changes import PathChange
+from golem_forge.policy.rules.files import remembered_mode
+from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
+from golem_forge.storage.home import forge_home
+from golem_forge.ui.web.api import changes as api
+from golem_forge.ui.web.app import WebServer
+from golem_forge.ui.web.listen import ListenAddress
+from golem_forge.ui.web.security import LoginStore
+from golem_forge.ui.web.session_registry import SessionLauncher, StartRequest
+
+pytestmark = browsing
+
+DIFF = "--- a/workspace/a.txt\n+++ b/workspace/a.txt\n@@ -1 +1,2 @@\n-one\n+two\n+three\n"
+CHANGES = (edited("/workspace/a.txt", 2, 1), created("/workspace/docs/b.md", 3))
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def changed(staged: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A session whose first turn changed two files."""
+    monkeypatch.setattr(api, "change_diff", lambda home, change: DIFF if change.path.endswith("a.txt") else "")
+    places: list[Any] = []
+
+    @tool(needs_approval=False)
+    async def save() -> str:
+        """Saves."""
+        (stage,) = places
+        runtime = stage.runtime
+        call = next(event.wire["toolCallId"] for event in reversed(stage.seen("toolStarted")))
+        record(runtime.home.path, change_set(runtime.session_id, call, 1, *CHANGES, tool="save"))
+        runtime.bus.emit("filesChanged", files_changed(1, *CHANGES, call=call, tool="save"), runtime.id)
+        return "saved"
+
+    stage = await staged([calls(("save", {})), "It is saved.", "Once more."], tools=[save])
+    places.append(stage)
+    return stage
+
+
+async def _say(window: Any, text: str) -> None:
+    await window.page.get_by_label("Message", exact=True).fill(text)
+    await window.press("Enter")
+
+
+async def test_a_turn_ends_with_its_files_their_diffs_and_undo(changed: Any, windows: Windows) -> None:
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+    await _say(window, "save it")
+    await window.sees("Changed 2 files +5 −1")
+    page = window.page
+    part = page.get_by_role("region", name="What turn 1 changed")
+    order = await page.evaluate("() => [...document.querySelectorAll('.items > li')].map((one) => one.dataset.kind)")
+    assert order[-2:] == ["message", "changes"], "behind the answer"
+    assert await part.get_by_role("list").inner_text() != ""
+    await part.get_by_role("button", name="What changed in /workspace/a.txt").click()
+    await until_text(part, "three")
+    await part.get_by_role("button", name="What changed in /workspace/docs/b.md").click()
+    await until_text(part, "There is no text to compare.")
+    assert await window.accessible() == []
+    await window.picture("changes-of-a-turn")
+    await part.get_by_role("button", name="Undo the changes of /workspace/a.txt").click()
+    await part.get_by_role("button", name="Undo what turn 1 changed").click()
+    await until(lambda: len(changed.seen("manualToolInvoke")) == 2)
+    asked = [(each.wire["toolName"], each.wire["args"]) for each in changed.seen("manualToolInvoke")]
+    assert asked == [
+        ("undo_changes", {"turn": 1, "paths": ["/workspace/a.txt"]}),
+        ("undo_changes", {"turn": 1}),
+    ]
+    call = changed.seen("filesChanged")[0].wire["callId"]
+    await page.get_by_role("article", name="Tool call").first.get_by_role("button").first.click()  # a call is one line
+    mine = page.get_by_role("region", name="What this call changed")
+    await mine.get_by_role("button", name="Undo what this call changed").click()
+    await until(lambda: len(changed.seen("manualToolInvoke")) == 3)
+    assert changed.seen("manualToolInvoke")[-1].wire["args"] == {"call": call}
+    undone = files_changed(0, *CHANGES, call="u1", tool="undo_changes", undoes=[call])
+    changed.runtime.bus.emit("filesChanged", undone, changed.runtime.id)
+    await until_text(part, "undone")
+    window.expects("404", "undo_changes")
+
+
+async def until_text(part: Any, text: str) -> None:
+    await part.get_by_text(text).first.wait_for()
+
+
+async def test_the_foot_shows_the_mode_and_changes_it(changed: Any, windows: Windows) -> None:
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+    before = changed.runtime.controller.mode.value
+    page = window.page
+    words = {"interactive": "Asks before changes", "approve_all": "Asks nothing"}[before]
+    await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").click()
+    dialog = page.get_by_role("dialog", name="Approval mode")
+    await dialog.get_by_role("button", name="contained").wait_for()
+    assert await window.accessible() == []
+    await window.picture("approval-mode")
+    await dialog.get_by_role("button", name="contained").click()
+    await page.get_by_role("button", name="Approval mode: Works on its own inside. Choose another one").wait_for()
+    assert changed.runtime.controller.mode.value == "contained"
+    changed.runtime.bus.emit("command", {"requestId": "m", "text": f"/mode {before}"}, source="terminal")
+    if before != "approve_all":
+        await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").wait_for()
+
+
+async def test_a_message_that_was_rewound_to_stands_in_the_box_again(changed: Any, windows: Windows) -> None:
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+    await _say(window, "first words")
+    await window.sees("It is saved.")
+    await _say(window, "/rewind 1 conversation")
+    await window.sees("Rewound to message 1")
+    box = window.page.get_by_label("Message", exact=True)
+    await until_value(box, "first words")
+
+
+async def until_value(box: Any, text: str) -> None:
+    from playwright.async_api import expect
+
+    await expect(box).to_have_value(text)
+
+
+async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(
+    changed: Any, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = (
+        UndoStep(path="/workspace/a.txt", action="restore", selected=True, why="", diff=DIFF),
+        UndoStep(path="/workspace/docs/b.md", action="delete", selected=False, why="edited since", diff=""),
+    )
+    asked: list[dict[str, Any]] = []
+
+    def preview(*_: Any, **what: Any) -> UndoPreview:
+        asked.append(what)
+        return UndoPreview(steps=steps, lost=(), calls=("c1",))
+
+    monkeypatch.setattr(api, "preview", preview)
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+    await _say(window, "save it")
+    await window.sees("Changed 2 files")
+
+    async def get(path: str) -> Any:
+        where = f"/api/sessions/{changed.runtime.session_id}/{path}"
+        script = "async (where) => { const a = await fetch(where); return [a.status, await a.json()]; }"
+        return await window.page.evaluate(script, where)
+
+    status, shown = await get("changes")
+    (call,) = shown["calls"]
+    assert status == 200 and not shown["more"]
+    assert (call["turn"], call["tool"], call["added"], call["removed"], call["undone"]) == (1, "save", 5, 1, "")
+    assert [(each["path"], each["verb"]) for each in call["files"]] == [
+        ("/workspace/a.txt", "changed"),
+        ("/workspace/docs/b.md", "created"),
+    ]
+    assert (await get("changes?path=docs"))[1]["calls"][0]["files"][0]["path"] == "/workspace/docs/b.md"
+    assert (await get("changes?turn=7"))[0] == 422
+    assert (await get(f"changes/diff?call={call['call']}&path=/workspace/a.txt"))[1]["diff"] == DIFF
+    assert (await get(f"changes/diff?call={call['call']}&path=/workspace/no"))[0] == 404
+    changed.runtime.tree.redactor.add_secret("KEY", "canary-4711-secret")
+    monkeypatch.setattr(api, "change_diff", lambda home, change: "+canary-4711-secret\n")
+    monkeypatch.setattr(api, "_MAX_DIFF", 12)  # in the middle of the secret
+    cut = (await get(f"changes/diff?call={call['call']}&path=/workspace/a.txt"))[1]["diff"]
+    assert cut == "+[secret KEY"
+    status, undo = await get("undo?turn=1")
+    assert status == 200 and [(each["path"], each["selected"], each["why"]) for each in undo["steps"]] == [
+        ("/workspace/a.txt", True, ""),
+        ("/workspace/docs/b.md", False, "edited since"),
+    ]
+    assert asked[-1]["turn"] == 1
+    window.expects("404", "422")
+
+
+def _changed(story: Story, turn: int, *changes: PathChange, **more: Any) -> None:
+    story.say("filesChanged", **files_changed(turn, *changes, **more))
+
+
+async def test_the_fold_of_changes_is_the_same_however_the_events_come(windows: Windows) -> None:
+    story = Story()
+    story.message("user", "one")
+    story.started("c1")
+    _changed(story, 1, edited("/w/a"), call="c1")
+    story.result("c1")
+    middle = len(story.frames)
+    story.started("c2")
+    _changed(story, 1, created("/w/b"), call="c2")
+    story.result("c2")
+    story.message("assistant", "done")
+    story.say("inputPrompt", requestId="p", prompt="> ")
+    _changed(story, 0, edited("/w/a"), call="u1", undoes=["c1"])
+    calls_of = "(i.calls ?? []).map(c => [c.call, c.undone])"
+    look = f"return items().map(i => [i.key, i.least, {calls_of}, i.changed?.undone ?? null])"
+    whole = await _fold(windows, story.frames, look)
+    assert whole[-1] == ["changes:1", "summary", [["c1", True], ["c2", False]], None]
+    assert [each[3] for each in whole if each[0] == "t:c1"] == [True]
+    window = await windows.with_modules()
+    joined = await window.run(
+        """async ([frames, middle]) => {
+          const { SessionStore } = await import("/store.js");
+          const store = new SessionStore();
+          for (const one of frames.slice(middle)) store.take(one);
+          store.takeEarlier(frames.slice(0, middle), false);
+          return [...store.items.values()].map(i => [i.key, i.least, (i.calls ?? []).map(c => c.call)]);
+        }""",
+        [story.frames, middle],
+    )
+    assert [each for each in joined if each[0] == "changes:1"] == [["changes:1", "summary", ["c1", "c2"]]]
+    open_turn = story.frames[: middle + 2]
+    hidden = await _fold(windows, open_turn, "return items().filter(i => i.kind === 'changes').map(i => i.least)")
+    assert hidden == ["debug"], "a turn that goes on says nothing yet"
+
+
+async def test_the_first_session_of_a_directory_asks_on_the_page_too(
+    tmp_path: Path, windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NEW_DIRECTORY, "1")
+    (tmp_path / "words.yaml").write_text("turns: [{say: Hello there.}]\n")
+    launcher = SessionLauncher(forge_home(), tmp_path)
+    server = WebServer(launcher, ListenAddress(port=0), LoginStore())
+    await server.start()
+    try:
+        id = await launcher.start(StartRequest(directory=str(tmp_path), model="scripted:words.yaml"))
+        window = await windows()
+        await window.open(server.url)
+        await window.sees("How shall Forge work in this directory?")
+        await window.sees("Not now")
+        assert await window.accessible() == []
+        await window.picture("once-a-directory")
+        button = window.page.get_by_role("button", name="work on its own here")
+        await until(lambda: _pressed(button, launcher.live(id)))
+        mode = "Approval mode: Works on its own inside. Choose another one"
+        await window.page.get_by_role("button", name=mode).wait_for()
+        assert remembered_mode(forge_home(), tmp_path).value.value == "contained"  # type: ignore[union-attr]
+    finally:
+        await launcher.close()
+        await server.stop()
+
+
+async def _pressed(button: Any, session: Any) -> bool:
+    """A card that has just come takes no answer for half a second."""
+    if session.open_questions() and any(each.type == "formRequired" for each in session.open_questions()):
+        await button.click()
+    return not any(each.type == "formRequired" for each in session.open_questions())
