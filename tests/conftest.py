@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from . import disks, known_walls, machine, ready
@@ -19,6 +20,10 @@ _numbers = itertools.count()
 _WAYS_OUT = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
 _WAYS_OUT += [name.lower() for name in _WAYS_OUT]
 """A proxy of this machine's is none of the tests' business."""
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")
 pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 
 
