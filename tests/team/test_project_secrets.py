@@ -13,9 +13,10 @@ from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program
 
+from golem_forge.config.credentials_block import PROJECT_SECRETS
 from golem_forge.core.errors import ToolFailed
 from golem_forge.net.guard import secret_hash
-from golem_forge.sandbox.walls.environment import PROJECT_SECRETS, make_env_block, resolve_env
+from golem_forge.sandbox.walls.environment import make_env_block, resolve_env
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import OwnerStore, PersonStore, Role, add_person
 from golem_forge.team.project_secrets import fingerprint, make_key, seal

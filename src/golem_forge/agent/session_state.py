@@ -297,7 +297,7 @@ def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, 
             redact_values(block, os.environ, redactor)
     learn_servers(session_state.program.mcp.servers.values(), redactor)
     for credential in session_state.program.walls.credentials:
-        for part in credential_parts(person_environ().get(credential.variable, "").strip()):
+        for part in credential_parts(credential.value(person_environ())):
             learn_secret(redactor, credential.variable, part)
     for hook in session_state.program.store.notify:
         for name, value in hook.secrets():

@@ -1,14 +1,18 @@
 """`sandbox.credentials`: secrets for HTTP APIs that commands use and never see. Only the text is checked here.
 
-Each entry names a host, a header, the variable of Forge's own environment that holds the value, and the methods and
-paths it may be used for. Only the person's own config.yaml has any: `credentials_notice` says so of a program's.
-Threat: what stands under `value` may be a secret that somebody wrote out by mistake, so no problem repeats it.
+Each entry names a host, a header, the variable of Forge's own environment or the secret of the session's project that
+holds the value, and the methods and paths it may be used for. Only the person's own config.yaml has any:
+`credentials_notice` says so of a program's. Threat: what stands under `value` may be a secret that somebody wrote out
+by mistake, so no problem repeats it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final
 
 from golem_forge.config.layer import ConfigLayer
@@ -24,6 +28,9 @@ PLACEHOLDER: Final = "forge-credential-"
 """What children find in the variable, followed by its name, and write where the value is to stand."""
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Not TRACE, which answers with the header itself, and not CONNECT."""
+PROJECT_SECRETS: Final[ContextVar[Mapping[str, str]]] = ContextVar("PROJECT_SECRETS", default=MappingProxyType({}))
+"""What references `project:NAME` mean in the session whose tasks these are. A runner has sessions of several projects
+in one process: none sees another's."""
 _VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _HEADER: Final = regex(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _NO_CREDENTIAL: Final = frozenset(
@@ -44,6 +51,13 @@ class HostCredential:
     methods: tuple[str, ...]
     paths: tuple[str, ...]
     """Globs over the decoded path."""
+    of_project: bool = False
+    """Whether `variable` is a secret of the session's project, not a variable of Forge's own environment."""
+
+    def value(self, environ: Mapping[str, str]) -> str:
+        """Empty: there is none."""
+        known = PROJECT_SECRETS.get() if self.of_project else environ
+        return known.get(self.variable, "").strip()
 
     def allows(self, method: str, path: str) -> bool:
         return method in self.methods and any(path_matches_glob(glob, path) for glob in self.paths)
@@ -72,11 +86,11 @@ def _header(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return INVALID
 
 
-def _variable(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+def _reference(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     kind, _, name = value.partition(":") if isinstance(value, str) else ("", "", "")
-    if kind == "env" and _VARIABLE.fullmatch(name):
-        return name
-    problems.add(path, "expected a reference like env:NAME (never the secret itself)")
+    if kind in ("env", "project") and _VARIABLE.fullmatch(name):
+        return value
+    problems.add(path, "expected a reference like env:NAME or project:NAME (never the secret itself)")
     return INVALID
 
 
@@ -98,7 +112,7 @@ CREDENTIALS_CHECK: Final = list_of(
         {
             "host": _host,
             "header": _header,
-            "value": _variable,
+            "value": _reference,
             "methods": _at_least_one(one_of(*METHODS), "methods"),
             "paths": _at_least_one(_path, "paths"),
         },
@@ -112,7 +126,8 @@ def effective_credentials(person: ConfigLayer) -> tuple[HostCredential, ...]:
         HostCredential(
             host=each["host"],
             header=each["header"],
-            variable=each["value"],
+            variable=each["value"].partition(":")[2],
+            of_project=each["value"].startswith("project:"),
             methods=tuple(each["methods"]),
             paths=tuple(each["paths"]),
         )

@@ -8,7 +8,7 @@ HKDF-SHA256 and ChaCha20-Poly1305. What is sealed is bound to its project and it
 Threat: whoever can write the database moves a row to a project of their own; it does not open there. Whoever can write
 the public key reads what is sealed from then on: only the owner of the tables can, and the fingerprint is shown.
 
-A session gets those of its own project, for references `project:NAME` in `env.secrets` (`sandbox.walls.environment`).
+A session gets those of its own project, for references `project:NAME` in `env.secrets` and in `sandbox.credentials`.
 Whoever may start sessions there can in effect read them: a command that has one can print it in other words.
 
 All methods of `ProjectSecrets` block; they are called in threads. Who may change one is judged in `people.py`.

@@ -33,6 +33,7 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.credentials_block import PROJECT_SECRETS
 from golem_forge.core.decisions import Risk
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace
@@ -40,7 +41,6 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.envelope import Event
-from golem_forge.sandbox.walls.environment import PROJECT_SECRETS
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper

@@ -15,7 +15,8 @@ from urllib.parse import quote
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge.config.credentials_block import HostCredential, credential_parts
+from golem_forge.config.credentials_block import PROJECT_SECRETS, HostCredential, credential_parts
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.network import credentials as credentials_module
 from golem_forge.sandbox.network import proxy as proxy_module
 from golem_forge.sandbox.network.credentials import CredentialUse, HeaderCredentials, Refused, plain_path
@@ -565,3 +566,21 @@ def test_no_text_of_ours_holds_the_value() -> None:
     with pytest.raises(Refused) as caught:
         store.prepare("ok.test", "DELETE", "/user", [("Authorization", HERE)], minor="1")
     assert SECRET not in str(caught.value)
+
+
+def test_a_secret_of_the_project_is_never_the_variable_of_that_name() -> None:
+    """The account of a runner may have one, and another project's session too."""
+    wanted = replace(entry(), of_project=True)
+    header = [("Authorization", f"Bearer {HERE}")]
+    of_the_account = {"GH_TOKEN": "of-the-account-4711"}
+    with pytest.raises(Refused):
+        HeaderCredentials((wanted,), of_the_account, lambda use: None).prepare(
+            "ok.test", "GET", "/user", header, minor="1"
+        )
+    before = PROJECT_SECRETS.set({"GH_TOKEN": SECRET})
+    try:
+        store = HeaderCredentials((wanted,), of_the_account, lambda use: None)
+    finally:
+        PROJECT_SECRETS.reset(before)
+    sent = store.prepare("ok.test", "GET", "/user", header, minor="1").head.decode()
+    assert f"Bearer {SECRET}" in sent and "of-the-account" not in sent

@@ -109,15 +109,15 @@ class HeaderCredentials:
         self._entries = tuple(entries)
         self._told = told
         self._requests = 0
-        self._values: dict[str, str] = {}
+        self._values: dict[HostCredential, str] = {}
         self._redactor = Redactor()
-        for variable in dict.fromkeys(entry.variable for entry in entries):
-            value = environ.get(variable, "").strip()
+        for entry in entries:
+            value = entry.value(environ)
             # What cannot be taken out of answers, or cannot stand in a header, is as good as not there.
             if _VALUE.fullmatch(value) and not any(
-                self._redactor.add_secret(variable, part) for part in credential_parts(value)
+                self._redactor.add_secret(entry.variable, part) for part in credential_parts(value)
             ):
-                self._values[variable] = value
+                self._values[entry] = value
 
     def __repr__(self) -> str:
         return f"HeaderCredentials({len(self._entries)} entries)"
@@ -140,7 +140,7 @@ class HeaderCredentials:
                 raise Refused(HTTPStatus.BAD_REQUEST, f"There are two {entry.header} headers.")
             if odd := next((name for name, _ in headers if _OTHER_REQUESTS.fullmatch(_key(name))), ""):
                 raise Refused(HTTPStatus.BAD_REQUEST, f"{odd} is not sent with a credential.")
-            kept[placed[0]] = (entry.header, _filled(headers[placed[0]][1], self._values[entry.variable]))
+            kept[placed[0]] = (entry.header, _filled(headers[placed[0]][1], self._values[entry]))
         length, chunked = _framing(headers)
         if chunked and minor != "1":
             raise Refused(HTTPStatus.BAD_REQUEST, "HTTP/1.0 has no chunks.")
@@ -179,7 +179,8 @@ class HeaderCredentials:
             raise Refused(HTTPStatus.FORBIDDEN, f"{variable} is no credential for {host} (sandbox.credentials).")
         if all(_key(each.header) != name for each in entries):
             raise Refused(HTTPStatus.FORBIDDEN, f"{variable} is sent to {host} in {entries[0].header} only.")
-        if variable not in self._values:
+        entries = [each for each in entries if each in self._values]
+        if not entries:
             why = "is not set where Forge was started, is shorter than 8 characters, or cannot stand in a header"
             raise Refused(HTTPStatus.BAD_GATEWAY, f"{variable} {why}.")
         path = plain_path(target)

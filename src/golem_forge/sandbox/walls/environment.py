@@ -18,11 +18,10 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
 from hashlib import sha256
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.config.credentials_block import PROJECT_SECRETS
 from golem_forge.config.sandbox_block import VARIABLE_NAME
 from golem_forge.config.sandbox_block import variable_problem as variable_problem
 from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, refuse
@@ -226,11 +225,6 @@ def redact_values(block: EnvBlock, environ: Mapping[str, str], redactor: Redacto
     for name, value in values.items():
         if value not in redactor.secrets:
             redactor.add_secret(name, value)
-
-
-PROJECT_SECRETS: Final[ContextVar[Mapping[str, str]]] = ContextVar("PROJECT_SECRETS", default=MappingProxyType({}))
-"""What references `project:NAME` mean in the session whose tasks these are. A runner has sessions of several projects
-in one process: none sees another's."""
 
 
 def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list[str]) -> str:

@@ -214,7 +214,8 @@ def _fingerprint_args(args: dict[str, Any], cwd: str) -> dict[str, Any]:
 def _credential_warnings(environment: ExecEnvironment, hosts: Iterable[str]) -> Iterator[str]:
     places = (place for host in hosts if (place := host_and_port(host)) is not None)
     for each in environment.walls.credentials_for(HostGrant(*place) for place in places):
-        yield f"it can use your {each.variable} at {each.host} ({each.describe()})"
+        whose = "the project's" if each.of_project else "your"
+        yield f"it can use {whose} {each.variable} at {each.host} ({each.describe()})"
 
 
 def _show_use(ctx: ToolContext, use: CredentialUse) -> None:
