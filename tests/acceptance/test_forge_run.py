@@ -227,8 +227,8 @@ def test_ctrl_c_after_the_last_line_changes_nothing(desk: Desks, words: tuple[st
         text=True,
     ) as process:
         assert process.stdout is not None and process.stderr is not None
-        while last not in process.stdout.readline():
-            assert process.poll() is None, process.stderr.read()
+        while last not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.001)

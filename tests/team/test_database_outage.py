@@ -71,7 +71,8 @@ def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes
         program.play(*turns, {"say": "done"})
         session = program.queue()
         runners = [program.start_quick_runner(LEASE_S) for _ in range(2)]
-        until(lambda: "n1" in program.effects())
+        # Any two: on a busy machine a lease may run out in a call, which is then not made again.
+        until(lambda: len(program.effects()) > 1, or_else=program.logs)
         with away(postgres):
             began = time.monotonic()
             time.sleep(AWAY_S / 2)

@@ -201,18 +201,19 @@ async def workspace(ground: Ground) -> None:
     assert typed.workspace.is_withheld, "half of it is still the stranger's"
 
 
-@key("store.page", "notify[].webhook", "notify[].secret", "notify[].on", "notify[].allow_private")
+@key("store.page", "notify[].webhook", "notify[].secret", "notify[].on", "notify[].allow_private", "notify[].projects")
 async def webhooks(ground: Ground) -> None:
     """What a runner does with them: tests/team/test_webhooks.py."""
     home = forge_home()
     home.path.mkdir(parents=True, exist_ok=True)
-    home.config.write_text("notify: [{webhook: https://a.example/x, secret: env:A}]\n")
+    home.config.write_text("notify: [{webhook: https://a.example/x, secret: env:A, projects: [shop]}]\n")
     said = "{webhook: env:B_URL, secret: env:B, on: [failed], allow_private: true}"
     ground.write("forge.yaml", f"store: {{page: https://team.example}}\nnotify: [{said}]\n")
     found = load_program(ground.root, home, trusted=lambda _: True).store
     assert found.page == "https://team.example"
     first, second = found.notify
     assert (first.url({}), first.on, first.allow_private) == ("https://a.example/x", NOTIFY_ON, False)
+    assert (first.projects, second.projects) == (("shop",), ())
     environ = {"B_URL": "https://b.example", "B": "canary"}
     assert (second.url(environ), second.key(environ)) == ("https://b.example", b"canary")
     assert (second.on, second.allow_private) == (("failed",), True)

@@ -89,7 +89,7 @@ def test_names_that_are_not(name: str) -> None:
         ({"set": {"N": 1}}, "env.set.N: expected a text (put numbers and true/false in quotes), got 1"),
         ({"pass": "X"}, "env.pass: expected a list"),
         ({"set": {"A": "1"}, "secrets": {"A": "env:X"}}, "'A' is already under 'set'"),
-        ({"secrets": {"A": CANARY}}, "env.secrets.A: expected a reference: env:NAME, file:/path or file:~/path"),
+        ({"secrets": {"A": CANARY}}, "env.secrets.A: expected a reference: env:NAME, file:/path, file:~/path or"),
         ({"secrets": {"A": "file:relative"}}, "expected a reference"),
         ([], "env: expected a mapping, got a list"),
     ],

@@ -73,7 +73,8 @@ def test_what_may_not_be_asked_for_is_refused(program: Any) -> None:
         assert sum("sessionId" in each for each in answers) == 15, "sixteen at once"
         refused = [each["error"]["message"] for each in answers if "error" in each]
         assert refused == ["16 sessions are open here; close one first"]
-        for method in ("authenticate", "session/fork", "fs/read_text_file", "__class__", "_x"):
+        assert editor.request("authenticate", methodId="no such way")["error"]["code"] == -32602
+        for method in ("session/fork", "fs/read_text_file", "__class__", "_x"):
             assert editor.request(method, sessionId=first)["error"]["code"] == -32601
         home = editor.request("session/new", cwd=str(program.home), mcpServers=[])
         assert "error" in home and str(program.home) not in json.dumps(home)

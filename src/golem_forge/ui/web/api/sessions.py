@@ -29,6 +29,7 @@ from golem_forge.agent.recorded_sessions import (
     session_title,
     session_titles,
 )
+from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_export import MEDIA_TYPES, export_session
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
@@ -40,7 +41,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.ports import port_rows
 from golem_forge.toolsets.search.grep_files import zone_files
-from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
+from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, redacted_json
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.session_registry import StartRequest
 from golem_forge.ui.web.stream.watched_session import LiveSession, SessionStatus
@@ -226,15 +227,16 @@ class PortList(ApiModel, title="PortList"):
 
 
 @operation("GET", "/api/sessions/{id}/ports", "list_ports", tag="sessions")
-async def list_ports(subject: RequestedSession) -> PortList:
-    """What listens in the session's loopback, and what is published. Empty where the session does not run."""
-    runtime = subject.runtime
-    if runtime is None:
+async def list_ports(call: ApiCall) -> PortList:
+    """What listens in the session's loopback, and what is published. Empty where the session does not run, or not
+    yet."""
+    runtime: WorkerRuntime | None = getattr(await call.registry.find(call.path["id"]), "runtime", None)
+    if runtime is None or not runtime.is_ready:
         return PortList(ports=[])
     path = runtime.path
     redact = path.walls.redact if path.walls is not None else path.redactor.text
     rows = await run_in_thread(lambda: port_rows(path.parts, redact))
-    return PortList.model_validate(subject.redact({"ports": rows}))
+    return PortList.model_validate(redacted_json({"ports": rows}, runtime.tree.redactor.text))
 
 
 _MOST_FILES: Final = 5000

@@ -122,7 +122,8 @@ class Ports {
   async ask() {
     clearTimeout(this.#timer);
     this.#timer = 0;
-    const { api, session } = this.ctx;
+    const { api, session, store } = this.ctx;
+    if (store.standing.session === null || store.standing.ended) return;
     try {
       this.rows = (await api.get(api.path`/api/sessions/${session.id}/ports`)).ports;
       this.told();
