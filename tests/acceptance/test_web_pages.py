@@ -310,6 +310,7 @@ async def test_sessions_are_named_exported_deleted_resumed_and_their_questions_f
     await me.page.get_by_role("dialog").get_by_role("button", name="Delete").click()
     await window.sees_not("Bread and milk")
     assert len(place.journals) == 1
+    window.expects("ERR_CONNECTION", "WebSocket connection", "Failed to fetch")  # the page still looks for questions
     served.kill()
     await asyncio.to_thread(served.communicate, timeout=PATIENCE)
 
