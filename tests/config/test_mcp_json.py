@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.deadlines import within
 
 from golem_forge.config.mcp_json import JsonServers, read_mcp_json
+from golem_forge.config.mcp_merge import editor_of_scope, editor_scope
 from golem_forge.config.mcp_spec import is_server_name, server_name
 
 
@@ -230,3 +231,11 @@ def test_forge_is_no_server_of_itself(root: Path, words: list[str]) -> None:
 def test_what_only_looks_like_forge_is_a_server(root: Path, entry: Any) -> None:
     found = read(root, {"mcpServers": {"s": entry}})
     assert list(found.servers) == ["s"] and found.warnings == ()
+
+
+@pytest.mark.parametrize("client", ["zed", "zed: nightly", "a:/place"])
+def test_the_scope_of_an_editors_servers_names_the_editor_of_this_program_alone(client: str) -> None:
+    root = Path("/srv/app")
+    assert editor_of_scope(editor_scope(client, root), root) == client
+    assert editor_of_scope(editor_scope(client, Path("/srv/other")), root) == ""
+    assert editor_of_scope(str(root), root) == ""

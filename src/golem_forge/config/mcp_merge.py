@@ -103,8 +103,8 @@ def editor_of_scope(scope: str, root: Path) -> str:
     """The client whose servers have this scope; empty: it is no editor's, or another program's."""
     if not scope.startswith(_EDITOR_SCOPE):
         return ""
-    client, _, place = scope.removeprefix(_EDITOR_SCOPE).partition(":")
-    return client if place == os.fspath(root) else ""
+    client, place = scope.removeprefix(_EDITOR_SCOPE), f":{os.fspath(root)}"  # the name of a client may hold a colon
+    return client.removesuffix(place) if client.endswith(place) else ""
 
 
 def _effective_block(

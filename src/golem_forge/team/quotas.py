@@ -72,18 +72,15 @@ class Quotas:
 
     def used(self, quota: Quota) -> tuple[float, int]:
         """(cost, sessions) of today; of EACH nothing."""
+        if quota.person == EACH:
+            return 0.0, 0
         with self.database.transaction(write=False) as connection:
-            if quota.person == EACH:
-                return 0.0, 0
             return _spent(connection, quota, quota.person)[0], _started(connection, quota, quota.person)
 
     def has_any(self, program: str, person: str) -> bool:
         """Whether a quota of cost counts for this person there."""
-        return any(each.cost != NO_LIMIT for each in self._of(program, person))
-
-    def _of(self, program: str, person: str) -> list[Quota]:
-        values = {"program": program, "person": person, "each": EACH, "all": EVERYBODY}
-        return [_quota(row) for row in self.database.read(_OF, values)]
+        with self.database.transaction(write=False) as connection:
+            return any(each.cost != NO_LIMIT for each in _quotas_of(connection, program, person))
 
     def hold(self, session: StoredSession, least: float | None, wanted: float) -> float:
         """Sets aside what a request may cost: `wanted`, or what is left, if that is `least` or more. None: its price is
@@ -185,15 +182,14 @@ class SessionSpending:
                 await asyncio.sleep(_AGAIN_S)
 
 
-_OF: Final = (
-    "SELECT project, person, cost, sessions FROM quotas WHERE project IN ('', :program) AND "
-    "person IN (:person, :each, :all) ORDER BY project, person"
-)
-
-
 def _quotas_of(connection: StoreConnection, program: str, person: str) -> list[Quota]:
-    values = {"program": program, "person": person, "each": EACH, "all": EVERYBODY}
-    return [_quota(row) for row in connection.execute(_OF, values).fetchall()]
+    """Those that count for this person there."""
+    rows = connection.execute(
+        "SELECT project, person, cost, sessions FROM quotas WHERE project IN ('', :program) AND "
+        "person IN (:person, :each, :all) ORDER BY project, person",
+        {"program": program, "person": person, "each": EACH, "all": EVERYBODY},
+    )
+    return [_quota(row) for row in rows.fetchall()]
 
 
 def _quota(row: tuple[Any, ...]) -> Quota:
