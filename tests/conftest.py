@@ -148,6 +148,11 @@ def no_model_servers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def rules_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.read_rules_at_once(monkeypatch.setattr)
+
+
+@pytest.fixture(autouse=True)
 def directories_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     machine.answer_for_directories(monkeypatch.setattr)
 

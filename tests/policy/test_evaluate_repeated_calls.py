@@ -30,7 +30,7 @@ class Desk:
     def __init__(self, home: Path, mode: ApprovalMode = ApprovalMode.INTERACTIVE, **more: Any) -> None:
         home.mkdir(exist_ok=True)
         self.home = ForgeHome(home)
-        self.rules = RuleBook(self.home, clock=lambda: self.now)
+        self.rules = RuleBook(self.home, clock=lambda: 0.0)
         self.judge = Judge(blocks(Verdict.PRE_APPROVED), self.rules, mode, **more)
         self.approved = True
         self.tool = Tool(
@@ -43,10 +43,7 @@ class Desk:
             remote=Remote("stock", "take"),
         )
 
-    now = 0.0
-
     async def judged(self, effects: tuple[Effect, ...] = EFFECTS, handed: tuple[VerdictSource, ...] = ()) -> Evaluation:
-        self.now += 1
         arguments = Arguments({"n": 1}, {"n": 1})
         plan = Plan(run=lambda: None, effects=effects)
         return await self.judge.judge(self.tool, arguments, plan, ToolContext(worker="main"), handed=handed)
@@ -56,7 +53,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    """No time passes between two calls."""
+    monkeypatch.setattr("golem_forge.policy.rules.book.CHECK_EVERY", 0.02)
     return Desk(tmp_path / "home")
 
 

@@ -153,6 +153,11 @@ class Judge:
         self._fixed_decisions.clear()
         self._cache.clear()
 
+    def _expire_rules(self) -> None:
+        """Threat: a rule that a person wrote just now would not hold for a call with effects that follows at once."""
+        if self.rules is not None:
+            self.rules.expire()
+
     def _has_rules(self) -> bool:
         return self.rules is not None and not self.rules.is_empty()
 
@@ -187,6 +192,7 @@ class Judge:
         ctx: ToolContext,
         handed: tuple[VerdictSource, ...] = (),
     ) -> Evaluation:
+        self._expire_rules()
         keys = partial(self.keys, tool, arguments, plan, ctx.worker)
         effects = tool.effects if plan is None else plan.effects
         if self.mode is ApprovalMode.PLAN and ctx.caller is not Caller.HUMAN and not _only_reads(tool, plan, effects):
@@ -327,6 +333,7 @@ class Judge:
 
     def redirect_sources(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[VerdictSource, ...]:
         """Of a tool that hands its call over to another one: what asks there asks here, what blocks there raises."""
+        self._expire_rules()
         facts = CallFacts(
             tool=tool.name,
             source=tool.source,

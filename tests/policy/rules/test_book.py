@@ -344,7 +344,8 @@ def test_a_large_file_is_read_as_yaml_once_and_says_the_same_ever_after(
         monkeypatch.setattr("golem_forge.policy.rules.files.parse_yaml", refuse)
 
 
-def test_files_are_looked_at_again_after_20_ms_and_not_before(place: Place) -> None:
+def test_files_are_looked_at_again_after_20_ms_and_not_before(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("golem_forge.policy.rules.book.CHECK_EVERY", 0.02)
     place.clock.step = 0.0
     book = place.book(rules("{tool: x, verdict: ask}"))
     facts = call(tool="x", says=False)

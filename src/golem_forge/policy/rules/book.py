@@ -1,8 +1,9 @@
 """RuleBook: the rules in force right now, from every origin, read again when a file changes.
 
-`evaluate` says what the rules think of one call. Files are looked at before a call is judged, at most every 20 ms, so
-an edit or a revoke acts on the next call. A file that is broken when the book is opened raises ConfigError; one that
-breaks later makes `current` raise RulesUnusable until it is repaired: rules nobody can read may forbid this call.
+`evaluate` says what the rules think of one call. Files are looked at before each call that has effects (`expire`), and
+before the others at most every 20 ms: an edit or a revoke acts on the next call. A file that is broken when the book is
+opened raises ConfigError; one that breaks later makes `current` raise RulesUnusable until it is repaired: rules nobody
+can read may forbid this call.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from golem_forge.policy.rules.match import NO_RULES, RuleOutcome, evaluate_rules
 from golem_forge.policy.rules.model import Rule, RuleKind, RuleOrigin, builtin_rules
 from golem_forge.storage.home import ForgeHome
 
-_CHECK_EVERY: Final = 0.02
+CHECK_EVERY: Final = 0.02
 _Extra = tuple[Rule, ...]
 
 
@@ -105,7 +106,7 @@ class RuleBook:
         for source in self._sources():
             source.load()
         self._set = self._collected()
-        self._next_check = clock() + _CHECK_EVERY
+        self._next_check = clock() + CHECK_EVERY
 
     # What is in force
 
@@ -113,13 +114,13 @@ class RuleBook:
         now = self._clock()
         if now >= self._next_check:
             self._recheck()
-            self._next_check = now + _CHECK_EVERY
+            self._next_check = now + CHECK_EVERY
         if self._broken is not None:
             raise self._broken
         return self._set
 
     def expire(self) -> None:
-        """Forge itself just wrote one of the files: the next call must see it."""
+        """What follows must see the files as they are: a call with effects is judged, or Forge just wrote one itself."""
         self._next_check = 0.0
 
     @property
