@@ -120,7 +120,7 @@ class RuleBook:
         return self._set
 
     def expire(self) -> None:
-        """What follows must see the files as they are: a call with effects is judged, or Forge just wrote one itself."""
+        """What follows sees the files as they are: a call with effects is judged, or Forge just wrote one."""
         self._next_check = 0.0
 
     @property
