@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.walls.house import GIT_ENVIRON, House, git, ran
 
 from golem_forge.core.calls import Severity
@@ -219,7 +220,7 @@ async def test_commits_of_a_command_that_runs_for_long_arrive_meanwhile(
     monkeypatch.setattr(inspection, "_LOOKS_PER_ROUND", 2)
     walled = await house.walls().start(Job(argv=("bash", "-c", "git commit -q --allow-empty -m early; sleep 60")))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (last := await asyncio.to_thread(git, repository, "log", "-1", "--format=%s")) != "early":
                 await asyncio.sleep(0.02)
         assert last == "early" and walled.child.ending is None, "while the command still runs"
