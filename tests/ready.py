@@ -31,6 +31,7 @@ from unittest import mock
 import pexpect
 import ptyprocess
 
+from .deadlines import PATIENCE, ROOM
 from .docs import ready_call
 
 _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
@@ -55,7 +56,7 @@ class ReadyForge:
         cwd: Path,
         env: Mapping[str, str],
         stdin: str = "",
-        timeout: float = 50,
+        timeout: float = PATIENCE,
         walls_known: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         """Until the command has ended and nobody holds its streams any more. `walls_known`: `forge doctor`, which
@@ -63,7 +64,7 @@ class ReadyForge:
         return self._run(["forge", *words], cwd, env, stdin, timeout, walls_known)
 
     def program(
-        self, *words: str, cwd: Path, env: Mapping[str, str], timeout: float = 50
+        self, *words: str, cwd: Path, env: Mapping[str, str], timeout: float = PATIENCE
     ) -> subprocess.CompletedProcess[str]:
         """`python WORD…`, of which the first is a file."""
         return self._run(["python", *words], cwd, env, "", timeout, False)
@@ -252,9 +253,9 @@ class OnATerminal(ptyprocess.PtyProcess):  # type: ignore[misc]
         if not self.closed:
             self.fileobj.close()
             self.fd, self.closed = -1, True
-        if self._has_ended(5) is None and force:
+        if self._has_ended(ROOM) is None and force:
             self._process.send_signal(signal.SIGKILL)
-            self._has_ended(5)
+            self._has_ended(PATIENCE)
 
     def _has_ended(self, within: float | None) -> int | None:
         code = self._process.end(within)
