@@ -27,8 +27,11 @@ def tried(folder: Path) -> Path:
     that somebody else made there."""
     from golem_forge.sandbox.walls.probe import CACHE_FILE
 
+    from .deadlines import PATIENCE
+
     if not (file := folder / CACHE_FILE).exists():
-        subprocess.run([sys.executable, "-c", _TRY, str(folder)], stdin=subprocess.DEVNULL, check=True, timeout=50)
+        command = [sys.executable, "-c", _TRY, str(folder)]
+        subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE)
     return file
 
 

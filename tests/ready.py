@@ -31,7 +31,7 @@ from unittest import mock
 import pexpect
 import ptyprocess
 
-from .deadlines import PATIENCE
+from .deadlines import PATIENCE, ROOM
 from .docs import ready_call
 
 _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
@@ -253,9 +253,9 @@ class OnATerminal(ptyprocess.PtyProcess):  # type: ignore[misc]
         if not self.closed:
             self.fileobj.close()
             self.fd, self.closed = -1, True
-        if self._has_ended(5) is None and force:
+        if self._has_ended(ROOM) is None and force:
             self._process.send_signal(signal.SIGKILL)
-            self._has_ended(5)
+            self._has_ended(PATIENCE)
 
     def _has_ended(self, within: float | None) -> int | None:
         code = self._process.end(within)

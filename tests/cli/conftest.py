@@ -137,6 +137,7 @@ def on_terminal(tmp_path: Path, ready_forge: Any) -> Callable[..., tuple[int, st
             child.sendline(typed)
         child.expect(pexpect.EOF)
         screen += child.before
+        child.wait()
         child.close()
         return child.exitstatus, screen
 

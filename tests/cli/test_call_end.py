@@ -8,9 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from tests.deadlines import PATIENCE, within
+from tests.deadlines import PATIENCE, ever_longer, within
 
-from .conftest import Shell
+from .conftest import Ended, Shell
 
 APPROVED = ("--approval", "approve_all")
 
@@ -19,11 +19,23 @@ def call(script: str, *more: str) -> list[str]:
     return ["call", "exec_command", "--cmd", script, "--yield_time_ms", "100", *APPROVED, *more]
 
 
+def followed(shell: Shell, then: str) -> Ended:
+    """Of a command that says `one`, and goes on so once that was shown: it outlives the first wait, however long that
+    takes."""
+    script = f"echo one; until test -e go-on; do sleep 0.02; done; {then}"
+    (shell.project / "go-on").unlink(missing_ok=True)
+    running = shell.forge.start(["forge", *call(script)], cwd=shell.project, env=shell.environ)
+    first = running.stdout.readline()
+    (shell.project / "go-on").touch()
+    out, err = running.communicate(timeout=PATIENCE)
+    assert "Traceback" not in err, err
+    return Ended(running.returncode, first + out, err)
+
+
 def test_a_command_that_outlives_the_first_wait_is_followed_to_its_end(shell: Shell) -> None:
-    script = "echo one; sleep 0.6; echo two > made; echo two; exit 3"
-    done = shell(*call(script))
+    done = followed(shell, "echo two > made; echo two; exit 3")
     assert done.code == 1
-    assert re.fullmatch(r"one\ntwo\nWall time: \d\.\d+ s\nExited: code 3\n", done.out)
+    assert re.fullmatch(r"one\ntwo\nWall time: \d+\.\d+ s\nExited: code 3\n", done.out)
     assert "execution_failed: Exited: code 3" in done.err
     assert (shell.project / "made").read_text() == "two\n"
 
@@ -53,11 +65,14 @@ def test_a_switch_may_be_given_a_value(shell: Shell, words: tuple[str, ...], tty
 
 
 def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell) -> None:
-    done = shell(*call("echo begun; sleep 30", "--timeout_ms", "700", "--tty"))
-    assert done.code == 124
-    assert "begun" in done.out
-    assert "Timed out after 0.7 s" in done.out
-    assert done.err.count("keyboard") == 1
+    for seconds in ever_longer(0.75):
+        done = shell(*call("echo begun; sleep 60", "--timeout_ms", str(int(seconds * 1000)), "--tty"))
+        assert done.code == 124
+        assert f"Timed out after {seconds:g} s" in done.out
+        assert done.err.count("keyboard") == 1
+        if "begun" in done.out:
+            return
+    raise AssertionError(done)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
@@ -77,7 +92,7 @@ def test_output_comes_while_it_runs_and_a_signal_ends_it(shell: Shell, number: s
 
 def test_a_strict_session_still_tells_how_it_ended(shell: Shell) -> None:
     shell.write_home("rules.yaml", "version: 1\nrules:\n  - {tool: write_stdin, verdict: blocked, reason: not here}\n")
-    done = shell(*call("echo one; sleep 0.5; exit 3"))
+    done = followed(shell, "exit 3")
     assert done.code == 1
     assert done.out.startswith("one\n")
     assert "execution_failed: Exited: code 3" in done.err
@@ -119,7 +134,7 @@ def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> 
 
 def test_what_comes_later_is_read_on_the_one_path(shell: Shell) -> None:
     """Recorded like every call; what a rule keeps from being read is not shown."""
-    assert shell(*call("echo one; sleep 0.6; echo two")).out.startswith("one\ntwo\n")
+    assert followed(shell, "echo two").out.startswith("one\ntwo\n")
     calls = shell("log", "--json").json
     assert calls[0]["tool"] == "exec_command"
     polls = [each for each in calls if each["tool"] == "write_stdin"]
@@ -127,12 +142,12 @@ def test_what_comes_later_is_read_on_the_one_path(shell: Shell) -> None:
         polls and {each["status"] for each in polls} == {"success"} and {each["caller"] for each in polls} == {"human"}
     )
     shell.write_home("rules.yaml", "version: 1\nrules:\n  - {tool: write_stdin, verdict: blocked, reason: not here}\n")
-    unread = shell(*call("echo one; sleep 0.6; echo two > made; echo two"))
+    unread = followed(shell, "echo two > made; echo two")
     assert unread.code == 0 and "two" not in unread.out and (shell.project / "made").exists()
     assert [each["status"] for each in shell("log", "--json", "--session", "last").json] == ["success", "policy_denied"]
 
 
 def test_secrets_in_what_comes_later_are_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY_API_KEY", "canary-4711-value")
-    done = shell(*call("echo one; sleep 0.5; echo canary-4711-''value"))
+    done = followed(shell, "echo canary-4711-''value")
     assert "canary-4711-value" not in done.out and "[secret CANARY_API_KEY]" in done.out

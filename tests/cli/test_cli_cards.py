@@ -107,6 +107,7 @@ def test_a_line_that_is_no_answer_answers_nothing_and_neither_does_what_follows_
     child.expect(QUESTION)
     child.send("\n")
     child.expect(pexpect.EOF)
+    child.wait()
     child.close()
     assert child.exitstatus == 3
 
@@ -119,6 +120,7 @@ def test_control_c_leaves_the_line_of_the_question(shell: Shell) -> None:
     child.sendintr()
     child.expect(pexpect.EOF)
     assert "\nforge: interrupted" in child.before.replace("\r", "")
+    child.wait()
     child.close()
     assert child.exitstatus == 130
 

@@ -70,10 +70,26 @@ def test_a_home_that_is_a_file_is_said_to_be_one(
     assert (tmp_path / "no-folder").read_text() == "mine"
 
 
-def each_said(words: tuple[str, ...], environ: dict[str, str], cwd: Path, before: str = "") -> list[str]:
-    """What each `forge …` says on both streams, and its exit code in a last line."""
-    script = "".join(f'{before} "$1" {each} 2>&1 < /dev/null; echo "= $?"; echo @@@\n' for each in words)
-    return shell(script, environ, cwd).stdout.split("@@@\n")[:-1]
+EACH = """
+import shlex, sys
+from golem_forge.cli.main import main
+for words in sys.argv[1:]:
+    code = main(shlex.split(words))
+    print(f"= {code}", "@@@", sep="\\n", flush=True)
+"""
+
+
+def each_said(words: tuple[str, ...], environ: dict[str, str], cwd: Path, before: tuple[str, ...] = ()) -> list[str]:
+    """What each `forge …` says on both streams, and its exit code in a last line. One process for all: its streams are
+    what each of them finds."""
+    command = [*before, sys.executable, "-c", EACH, *words]
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    ran = subprocess.run(command, cwd=cwd, env=environ, text=True, timeout=PATIENCE, **streams)
+    return ran.stdout.split("@@@\n")[:-1]
+
+
+def read_only(home: Path) -> tuple[str, ...]:
+    return ("bwrap", "--dev-bind", "/", "/", "--ro-bind", str(home), str(home), "--")
 
 
 @pytest.mark.skipif(find_bwrap() is None, reason="a directory is made read-only with bubblewrap")
@@ -94,7 +110,9 @@ def test_a_home_that_cannot_be_written_is_named_with_forge_home(
     for folder in ("", "tools", "sessions", "state", "output") if used else ():
         (home / ".forge" / folder).mkdir(mode=0o700)
     environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    for said in each_said(words, environ, project, f"bwrap --dev-bind / / --ro-bind {home} {home} --"):
+    all_said = each_said(words, environ, project, read_only(home))
+    assert len(all_said) == len(words)
+    for said in all_said:
         assert "~/.forge" in said and "FORGE_HOME" in said and "Read-only file system" in said, said
         assert said.endswith("= 1\n") and "Traceback" not in said
 
@@ -105,7 +123,7 @@ def test_an_unused_home_that_cannot_be_written_has_no_tools_and_no_fault(tmp_pat
     home.mkdir()
     project.mkdir()
     environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    [said] = each_said(("tools doctor",), environ, project, f"bwrap --dev-bind / / --ro-bind {home} {home} --")
+    [said] = each_said(("tools doctor",), environ, project, read_only(home))
     record, *told = said.splitlines()
     assert told == ["0 tools are active, 0 folders are not; ~/.forge/tools", "= 0"]
     assert "~/.forge/state/custom.db" in record and record.endswith("or set FORGE_HOME to another directory")
@@ -171,6 +189,7 @@ def test_a_conversation_on_a_terminal_of_ascii_takes_every_character(tmp_path: P
     child.send(b"/exit\r")
     child.expect(pexpect.EOF)
     screen = child.before
+    child.wait()
     child.close()
     assert child.exitstatus == 0 and b"Traceback" not in screen
     [journal] = (tmp_path / ".forge/sessions").glob("*.jsonl")

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge._version import __version__
 from golem_forge.cli.doctor import _level_findings
@@ -298,11 +299,14 @@ def test_the_last_lines_say_what_is_missing_for_this_person(shell):
 
 def test_telemetry_is_told_where_it_is_switched_on(shell, monkeypatch):
     assert findings(shell("doctor", "--json"), "telemetry") == []
-    with socket.create_server(("127.0.0.1", 0)) as collector:
-        port = collector.getsockname()[1]
+    with socket.socket() as place:  # taken all the time, so that nobody else comes to listen there
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        place.bind(("127.0.0.1", 0))
+        port = place.getsockname()[1]
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://person:canary-pw@127.0.0.1:{port}/otlp")
-        there = shell("doctor", "--json")
-    gone = shell("doctor", "--json")
+        with socket.create_server(("127.0.0.1", port), reuse_port=True):
+            there = shell("doctor", "--json")
+        gone = shell("doctor", "--json")
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "zipkin")
     other = shell("doctor", "--json")
     (found,) = findings(there, "telemetry")
@@ -330,7 +334,7 @@ def test_a_folder_that_cannot_be_read_is_passed_over_and_named_once(tmp_path: Pa
     def forge(*words: str) -> subprocess.CompletedProcess[str]:
         command = [*without_rights, sys.executable, "-m", "golem_forge", *words]
         env = {**os.environ, "FORGE_HOME": str(home)}
-        return subprocess.run(command, cwd=program, env=env, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(command, cwd=program, env=env, capture_output=True, text=True, timeout=PATIENCE)
 
     try:
         doctor, run = forge("doctor"), forge("run", "-m", "scripted:script.yaml", "hi")

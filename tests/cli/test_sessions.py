@@ -210,7 +210,7 @@ def test_a_person_is_asked_before_a_session_is_deleted(talked: Shell, key: str, 
     while b"[y/N]" not in said:
         said += os.read(screen, 1000)
     os.write(screen, f"{key}\n".encode())
-    assert asked.wait(30) == code
+    assert asked.wait(PATIENCE) == code
     assert sorted(session.id for session in SessionIndex(talked.forge_home).sessions()) == left
     os.close(screen)
 

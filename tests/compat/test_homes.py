@@ -37,9 +37,7 @@ class Opened:
 
     def forge(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Without a terminal: whatever asks is denied."""
-        ran: subprocess.CompletedProcess[str] = self._ready(
-            *words, cwd=self.project, env=environment(self.place), timeout=60
-        )
+        ran: subprocess.CompletedProcess[str] = self._ready(*words, cwd=self.project, env=environment(self.place))
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
         return ran
 

@@ -148,7 +148,7 @@ class Bench:
         self.env = environment(place) | {"PATH": SYSTEM_PATH}
 
     def forge(self, *words: str, code: int = 0, cwd: Path | None = None) -> str:
-        ran = self._ready(*words, cwd=cwd or self.root, env=self.env, timeout=60)
+        ran = self._ready(*words, cwd=cwd or self.root, env=self.env)
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
         return str(ran.stdout)
 

@@ -93,7 +93,7 @@ def forge(installed: Path, tmp_path: Path, own_home: Path, tried_walls: Path) ->
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
         return ran
@@ -156,7 +156,7 @@ def page(installed: Path, tmp_path: Path, own_home: Path) -> Iterator[str]:
             stderr=subprocess.STDOUT,
         )
         try:
-            end = time.monotonic() + 60
+            end = time.monotonic() + PATIENCE
             while not (found := re.search(r"http://[^\s/#]+", (tmp_path / "said.txt").read_text())):
                 assert server.poll() is None and time.monotonic() < end, (tmp_path / "said.txt").read_text()
                 time.sleep(0.05)

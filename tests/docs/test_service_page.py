@@ -54,11 +54,13 @@ async def nginx_in_front(address: str, folder: Path) -> AsyncIterator[tuple[int,
         stderr=asyncio.subprocess.DEVNULL,
     )
     assert await made.wait() == 0
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    place = socket.socket()  # held until nginx has ended: nobody else comes to listen there
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    place.bind(("127.0.0.1", 0))
+    port = place.getsockname()[1]
     [block] = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
     for here, there in (
-        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} reuseport ssl"),
         ("http://127.0.0.1:8100", address),
         ("/etc/ssl/", f"{folder}/"),
     ):
@@ -89,6 +91,7 @@ async def nginx_in_front(address: str, folder: Path) -> AsyncIterator[tuple[int,
         if running.returncode is None:
             running.terminate()
         await running.wait()
+        place.close()
 
 
 async def ask(

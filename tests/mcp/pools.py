@@ -91,8 +91,9 @@ def starts(ground: Ground) -> int:
 
 
 def notes(ground: Ground, name: str) -> list[str]:
+    """Whole lines: the last one may be on its way."""
     file = ground.workspace / name
-    return file.read_text().splitlines() if file.exists() else []
+    return file.read_text().rpartition("\n")[0].splitlines() if file.exists() else []
 
 
 def marked(ground: Ground, spec: ServerSpec) -> ServerSpec:

@@ -154,7 +154,7 @@ def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str
     if where == "clone gone":
         shutil.rmtree(workspaces_folder(program.home))
     machines.start(machines.other if where == "other machine" else None)
-    row = program.wait_for(session, "finished", "failed", within=40)
+    row = program.wait_for(session, "finished", "failed")
     assert row.state == FINISHED, row
     assert machines.kept(session, "c.txt") == "again"
     names = git("ls-tree", "--name-only", f"refs/forge/{session}", cwd=machines.origin).split()

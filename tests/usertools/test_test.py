@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, ever_longer, within
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
@@ -189,18 +189,22 @@ def test_first_difference(one: str, other: str, at: int) -> None:
 
 
 async def test_time_is_bounded_for_a_case_and_for_all(bench: Bench) -> None:
-    with within(1.2):
-        result = await bench.one("{}", "echo began >&2; sleep 60", "    timeout: 1.2")
-    assert result.problems == ('timed out after 1.2 seconds, stderr "began"',)
-    assert not result.as_expected and result.stdout is None
+    for seconds in ever_longer(1.25):
+        with within(seconds):
+            result = await bench.one("{}", "echo began >&2; sleep 60", f"    timeout: {seconds}")
+        assert not result.as_expected and result.stdout is None
+        if "began" in result.problems[0]:
+            break
+    assert result.problems == (f'timed out after {seconds:g} seconds, stderr "began"',)
     cases = "tests:\n" + "  - {arguments: {}, timeout: 60}\n" * 3
-    with within(0.4):
-        results = await bench.run(cases, "sleep 60", whole_run_s=0.4)
-    assert [one.problems[0] for one in results] == [
-        results[0].problems[0],
-        *["was not run: all cases together may take 0.4 seconds"] * 2,
-    ]
-    assert results[0].problems[0].startswith("timed out after 0.")
+    for seconds in ever_longer(0.4):
+        with within(seconds):
+            results = await bench.run(cases, "sleep 60", whole_run_s=seconds)
+        not_run = f"was not run: all cases together may take {seconds:g} seconds"
+        assert [one.problems[0] for one in results[1:]] == [not_run] * 2
+        if results[0].problems[0] != not_run:
+            break
+    assert results[0].problems[0].startswith("timed out after ")
 
 
 async def test_output_is_bounded(bench: Bench) -> None:
@@ -330,11 +334,9 @@ async def test_python_and_standard_input(bench: Bench) -> None:
 async def test_a_cancel_ends_the_tree_and_removes_the_workspace(bench: Bench) -> None:
     marker = f"87{os.getpid()}"
     task = asyncio.create_task(bench.one("{}", f"setsid sleep {marker} & sleep {marker}"))
-    for _ in range(2000):
-        await asyncio.sleep(0.01)
-        if _running(marker):
-            break
-    assert _running(marker)
+    async with asyncio.timeout(PATIENCE):
+        while not _running(marker):
+            await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -100,10 +100,10 @@ async def test_logging_in_and_out(servers):
             ["forge", "mcp", "login", "docs"], cwd=servers.project, env=servers.shell.environ
         )
         try:
-            async with asyncio.timeout(90):
+            async with asyncio.timeout(PATIENCE):
                 while not (line := (await asyncio.to_thread(child.stdout.readline)).strip()).startswith("http"):
                     pass
-                async with httpx2.AsyncClient(follow_redirects=True, verify=False) as browser:
+                async with httpx2.AsyncClient(follow_redirects=True, verify=False, timeout=PATIENCE) as browser:
                     await browser.get(line)
                 rest, _ = await asyncio.to_thread(child.communicate)
         finally:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections import Counter
 
 import pytest
 from tests.cli.own_tools import GREET, Person
+from tests.deadlines import PATIENCE
 
 from golem_forge.usertools.diagnostics import DiagnosticCode
 
@@ -89,8 +89,8 @@ def test_watch_tells_of_a_fault_when_it_comes(shell):
     try:
         assert "x: entrypoint_missing" in watching.stdout.readline()
         watching.stdout.readline()
-        time.sleep(0.1)
-        (folder / "tool.yaml").write_text("name: x\ndescription: d\nversion: '1'\nentrypoint: x.py\n")
+        mended = shell.write("tool.yaml", "name: x\ndescription: d\nversion: '1'\nentrypoint: x.py\n")
+        mended.replace(folder / "tool.yaml")  # at once: half of a file would be another fault
         assert "x: untrusted" in watching.stdout.readline()
     finally:
         assert _interrupted(watching) == 130
@@ -101,7 +101,7 @@ def _interrupted(process):
     for _ in range(5):
         process.send_signal(signal.SIGINT)
         try:
-            return process.wait(5)
+            return process.wait(PATIENCE / 5)
         except subprocess.TimeoutExpired:
             continue
     process.kill()

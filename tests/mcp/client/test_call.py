@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, within
 from tests.mcp.conftest import Ground
+from tests.mcp.loop_time import LoopTime
 from tests.mcp.pools import LOG, logged, notes, pooled, timed, until
 
 from golem_forge.core.decisions import Status
@@ -144,10 +145,11 @@ async def test_a_server_that_reads_nothing_cannot_hold_an_interrupted_caller(gro
 
 
 async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(ground: Ground) -> None:
-    spec = ground.spec(env=LOG)
-    async with pooled(ground, spec) as rig:
+    (ground.workspace / "gate").touch()
+    async with pooled(ground, ground.spec(env={"ECHO_GATE": "/workspace/gate"})) as rig:
         await rig.pool.wait_connected("echo")
         tool = rig.tool("echo", "echo")
+        (ground.workspace / "gate").unlink()
         again = asyncio.create_task(rig.pool.reconnect("echo"))
         await until(lambda: rig.pool.status("echo").state is ServerState.CONNECTING)
         signal = InterruptSignal()
@@ -155,6 +157,7 @@ async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(
         await asyncio.sleep(0.01)
         signal.interrupt()
         assert (await calling).status is Status.INTERRUPTED
+        (ground.workspace / "gate").touch()
         await again
         assert rig.pool.status("echo").state is ServerState.READY
 
@@ -162,10 +165,15 @@ async def test_an_interrupt_while_it_connects_ends_the_call_and_not_the_connect(
 # Lost connections
 
 
-async def test_a_server_that_closed_its_output_and_lives_on_has_its_limits_too(ground: Ground) -> None:
+async def test_a_server_that_closed_its_output_and_lives_on_has_its_limits_too(
+    ground: Ground, loop_time: LoopTime
+) -> None:
     """The walls hold the other end of its output open, so nobody can see that; silence is seen."""
-    async with pooled(ground, ground.hostile("closes", idle_timeout=0.3)) as rig:
-        finished = await rig.call("bad", "act")
+    async with pooled(ground, ground.hostile("closes", idle_timeout=LONG)) as rig:
+        calling = asyncio.create_task(rig.call("bad", "act"))
+        await until(lambda: notes(ground, "ran"))
+        loop_time.skip(LONG)
+        finished = await calling
         assert finished.status is Status.TIMEOUT or "may have run" in finished.error
         with within(1):
             await rig.pool.aclose()

@@ -82,10 +82,10 @@ async def test_the_first_start_of_a_program_may_take_longer_and_its_last_words_a
         rig.pool.begin()
         waiting = asyncio.create_task(rig.pool.wait_connected("bad"))
         await until(lambda: notes(ground, "asked") == ["initialize"])
-        loop_time.skip(115)
+        loop_time.skip(31)
         await asyncio.sleep(0.1)
         assert rig.states("bad") == [ServerState.CONNECTING] and not waiting.done()
-        loop_time.skip(6)
+        loop_time.skip(90)
         with pytest.raises(ForgeError, match=r"not connected after 120 seconds.*: npm fetching 3 of 200"):
             await waiting
         assert rig.pool.status("bad").stderr == ("npm fetching 3 of 200",)

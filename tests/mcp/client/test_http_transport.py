@@ -7,6 +7,7 @@ import contextlib
 import gzip
 import json
 import logging
+import socket
 import ssl
 import subprocess
 import time
@@ -254,9 +255,12 @@ async def test_a_certificate_nobody_vouches_for_is_refused(tmp_path: Any) -> Non
 
 
 async def test_nobody_there_means_not_sent() -> None:
-    async with serving(fine) as raw:
-        pass
-    way = transport(raw.url)
+    with socket.socket() as place:  # taken, so that nobody else comes to listen there
+        place.bind(("127.0.0.1", 0))
+        await nobody_answers(transport(f"http://127.0.0.1:{place.getsockname()[1]}/mcp"))
+
+
+async def nobody_answers(way: HttpTransport) -> None:
     async with dialogue(way) as dispatcher:
         for _ in range(2):  # one failure does not end the connection
             error, delivery = await ask(dispatcher)

@@ -117,7 +117,7 @@ async def test_a_line_at_the_limit_is_taken_and_one_byte_more_ends_the_stream(pi
     await pipe.feed(b"z" * LONGEST_LINE)
     await asyncio.sleep(0.05)
     assert not pipe.failures
-    pipe.write(b"z")
+    await pipe.feed(b"z")
     assert await asyncio.wait_for(taking, PATIENCE) == ["n1"]
     assert [type(one) for one in pipe.failures] == [LineTooLong]
     assert "16 MiB" in pipe.failures[0].message

@@ -38,7 +38,7 @@ def spec_of(world: World) -> ServerSpec:
 
 def plain_client(**how: Any) -> httpx2.AsyncClient:
     """Without the certificates, which take longer to read than all that a test asks for."""
-    return httpx2.AsyncClient(verify=False, **how)
+    return httpx2.AsyncClient(verify=False, timeout=PATIENCE, **how)
 
 
 async def browse(url: str) -> None:

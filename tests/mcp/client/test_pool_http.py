@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -34,9 +34,18 @@ class Office:
         self.headers: list[dict[str, str]] = []
         self.says = "Acts."
         """Of its tool `act`."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self._place = self._bound(0)
+        """Held while nobody listens, so that nobody else gets the port."""
+        self.port: int = self._place.getsockname()[1]
+
+    def _bound(self, port: int) -> socket.socket:
+        made = socket.socket()
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        made.bind(("127.0.0.1", port))
+        return made
+
+    def close(self) -> None:
+        self._place.close()
 
     def spec(self, **keys: Any) -> ServerSpec:
         url = f"http://127.0.0.1:{self.port}/mcp"
@@ -47,10 +56,10 @@ class Office:
         """The server for as long; another one after it knows nothing of the first one's sessions."""
         import uvicorn
 
-        server = uvicorn.Server(uvicorn.Config(self._app(token), port=self.port, log_config=None))
+        server = uvicorn.Server(uvicorn.Config(self._app(token), log_config=None))
         with contextlib.suppress(AttributeError):
             server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-        task = asyncio.create_task(server.serve())
+        task = asyncio.create_task(server.serve(sockets=[self._bound(self.port)]))
         try:
             await until(lambda: server.started)
             yield
@@ -58,8 +67,7 @@ class Office:
             server.should_exit = server.force_exit = True
             for connection in list(server.server_state.connections):
                 connection.transport.abort()  # type: ignore[union-attr]
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(task, 3)
+            await asyncio.wait_for(task, PATIENCE)
 
     def _app(self, token: str) -> Any:
         from mcp.server import Server
@@ -100,8 +108,10 @@ class Office:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def office() -> Iterator[Office]:
+    made = Office()
+    yield made
+    made.close()
 
 
 @BOTH

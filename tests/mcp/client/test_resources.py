@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.mcp.conftest import Ground
-from tests.mcp.pools import Rig, logged, pooled
+from tests.mcp.pools import Rig, logged, pooled, until
 
 from golem_forge import Caller, Status, ToolCall
 from golem_forge.agent.session import open_session
@@ -226,7 +226,7 @@ async def test_with_the_last_who_waits_the_request_ends(tmp_path: Path) -> None:
     pool.wait.clear()
     ctx = context(pool, tmp_path)
     call = asyncio.create_task(run("list_mcp_resources", ctx, server="a"))
-    await asyncio.sleep(0.01)
+    await until(lambda: pool.asked)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call

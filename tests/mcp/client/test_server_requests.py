@@ -108,7 +108,9 @@ async def test_without_a_call_questions_are_errors_and_roots_are_answered(ground
             ("roots/list", {}),
         ):
             before = len(logged(ground, "asked"))
-            await rig.call("asker", "unbidden", method=method, params=params)
+            over = ground.workspace / f"{method.partition('/')[0]}-over"
+            await rig.call("asker", "unbidden", method=method, params=params, until=f"/workspace/{over.name}")
+            over.touch()
             await until(lambda before=before: len(logged(ground, "asked")) > before + (before == 0))
     elicited, sampled, roots = logged(ground, "asked")[1:]
     assert elicited["error"]["message"] == "elicitation is answered only during a call"
@@ -131,7 +133,11 @@ async def test_an_interrupt_withdraws_the_question(ground: Ground, era: str) -> 
 async def test_a_question_does_not_outlive_its_call(ground: Ground) -> None:
     person = Undecided()
     async with pooled(ground, asker(ground), ask_form=person) as rig, asyncio.timeout(PATIENCE):
-        assert await answers(rig, "elicitation/create", ONE_FIELD, answer_first=True) == "was not waited for"
+        first = "/workspace/asked-for"  # it answers once there is such a file
+        call = asyncio.create_task(answers(rig, "elicitation/create", ONE_FIELD, answer_first=first))
+        await person.asked.wait()
+        (ground.workspace / "asked-for").touch()
+        assert await call == "was not waited for"
         await person.withdrawn.wait()
 
 

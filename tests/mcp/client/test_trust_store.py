@@ -199,9 +199,11 @@ def test_a_write_that_fails_leaves_the_old_book(home: ForgeHome, monkeypatch: py
 WRITER = """
 import sys
 from pathlib import Path
+from golem_forge.storage import private_file
 from golem_forge.storage.home import ForgeHome
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client.trust_store import ServerTrustStore as TrustBook
+private_file.LOCK_SECONDS = 60.0  # the other one may stand still while it has the lock
 book = TrustBook(ForgeHome(Path(sys.argv[1])))
 for number in range(20):
     book.approve_server(ServerSpec(name=f"{sys.argv[2]}{number}", scope="", origin="x", command="c"), "anna")

@@ -44,6 +44,12 @@ def request(method: str, params: dict[str, Any], within: float = 30) -> Any:
         return _answers.get(ident, "no answer")
 
 
+def wait_for(path: str) -> None:
+    """Until there is such a file."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+
+
 def text(value: Any) -> dict[str, Any]:
     return complete({"content": [{"type": "text", "text": json.dumps(value)}]})
 
@@ -56,13 +62,13 @@ def call(params: dict[str, Any], ident: Any) -> dict[str, Any]:
     args = params.get("arguments") or {}
     wanted = {"method": args["method"], "params": args.get("params") or {}}
     if params["name"] == "unbidden":
-        threading.Timer(0.2, lambda: log(request(**wanted))).start()
+        threading.Thread(target=lambda: (wait_for(args["until"]), log(request(**wanted))), daemon=True).start()
         return text("asked later")
     if not MODERN:
         if args.get("answer_first"):
-            threading.Timer(0.3, lambda: send({"id": ident, "result": text("was not waited for")})).start()
-            log(request(**wanted))
-            return {}
+            threading.Thread(target=lambda: log(request(**wanted)), daemon=True).start()
+            wait_for(args["answer_first"])
+            return text("was not waited for")
         return text([request(**wanted) for _ in range(args.get("times", 1))])
     state = json.loads(params.get("requestState") or "[]")
     if (answers := params.get("inputResponses")) is not None:

@@ -4,7 +4,7 @@ Tools: `echo {text}`, `add {a, b}` (structured), `fail` (isError), `env {name}`,
 `append {path, text}` (an effect that can be counted), `stderr {text}`. Resources `note://one`, `note://blob`, a
 template, and a prompt `greet {who}`, whose argument it completes. Who is subscribed to a resource hears of it when its
 URI is echoed. ECHO_LOG names a file that gets one line for each message received; ECHO_LATE is how many seconds it
-sleeps before it answers `initialize`.
+sleeps before it answers `initialize`; ECHO_GATE names a file without which it does not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "pid", "description": "Its process id.", "inputSchema": shape()},
     {
         "name": "sleep",
-        "description": "Waits; with `progress`, says so every tenth of a second.",
+        "description": "Waits; with `progress`, says so every tenth of a second, and five times at least.",
         "inputSchema": {
             "type": "object",
             "properties": {"seconds": _NUMBER, "progress": {"type": "boolean"}},
@@ -85,7 +85,8 @@ def call(name: str, args: dict[str, Any], ident: Any, token: Any) -> dict[str, A
         case "sleep":
             end = time.monotonic() + min(float(args["seconds"]), 60)
             step = 0
-            while time.monotonic() < end and ident not in _cancelled:
+            least = 5 if args.get("progress") else 0  # also where this process stood still until the end
+            while (time.monotonic() < end or step < least) and ident not in _cancelled:
                 time.sleep(min(0.1, max(0.0, end - time.monotonic())))
                 step += 1
                 if args.get("progress") and token is not None:
@@ -106,6 +107,8 @@ def answer(method: str, params: dict[str, Any], ident: Any) -> dict[str, Any]:
     match method:
         case "initialize":
             time.sleep(float(os.environ.get("ECHO_LATE", "0")))
+            while (gate := os.environ.get("ECHO_GATE")) and not os.path.exists(gate):
+                time.sleep(0.01)
             return {
                 "protocolVersion": min(params.get("protocolVersion", "2025-11-25"), "2025-11-25"),
                 "capabilities": {

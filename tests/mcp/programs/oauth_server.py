@@ -32,6 +32,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tests.deadlines import PATIENCE
 
 
 @dataclass
@@ -154,12 +155,12 @@ async def _served(app: Starlette, place: socket.socket) -> AsyncIterator[None]:
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
     server.capture_signals = nullcontext  # type: ignore[method-assign]
     task = asyncio.create_task(server.serve(sockets=[place]))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not server.started:
             await asyncio.sleep(0.01)
     try:
         yield
     finally:
         server.should_exit = server.force_exit = True
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await task

@@ -164,7 +164,7 @@ def process(ready_forge: Any) -> Iterator[Process]:
             yield running
         finally:
             running.kill()
-            running.wait(10)
+            running.wait(PATIENCE)
             for pipe in (running.stdin, running.stdout, running.stderr):
                 with suppress(OSError):
                     pipe.close()

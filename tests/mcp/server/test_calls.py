@@ -9,10 +9,12 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_types import ElicitResult
 from tests.deadlines import PATIENCE
+from tests.mcp.pools import until
 
 from golem_forge.core.results import ToolResult, from_mcp
 from golem_forge.mcp.server import approval
 from golem_forge.mcp.server.calls import OUTCOME_KEY
+from golem_forge.tools.context import ToolContext
 
 from .conftest import MODES, Serving
 
@@ -53,13 +55,20 @@ async def test_kinds_survive_the_wire(serving: Serving, mode: str) -> None:
 
 
 async def test_progress_reaches_a_client_that_wants_it_and_only_that(serving: Serving, mode: str) -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        seen.append((done, total, message))
+
+    async def stepwise(args: dict[str, Any], ctx: ToolContext) -> None:
+        """Of two that come before the first is sent, only the second is."""
+        for step in range(1, 5):
+            ctx.report_progress(step, 4, f"step {step}")
+            await until(lambda step=step: len(seen) == step)
+
     async with serving() as served, served.client(mode) as client:
-        seen: list[tuple[float, float | None, str | None]] = []
-
-        async def progress(done: float, total: float | None, message: str | None) -> None:
-            seen.append((done, total, message))
-
-        await client.call_tool("slow", {"x": 4}, progress_callback=progress)
+        served.add("stepwise", stepwise)
+        await client.call_tool("stepwise", {}, progress_callback=progress)
         assert [each[0] for each in seen] == [1, 2, 3, 4]
         assert seen[-1] == (4, 4, "step 4")
         assert not (await client.call_tool("slow", {"x": 1})).is_error

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
@@ -109,7 +110,7 @@ class Works:
                 await walls.start(Job(argv=(*program.argv, *script, *arguments), shown=program.shown, **job))
             ).child
             try:
-                ending = await child.wait(30)
+                ending = await child.wait(PATIENCE)
             finally:
                 await child.end()
         assert ending is not None

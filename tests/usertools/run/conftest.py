@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
@@ -79,7 +80,7 @@ async def ran(interpreter: WaitingInterpreter, order: RunOrder) -> Ran:
     child = interpreter.walled.child
     try:
         await interpreter.execute(order)
-        ending = await child.wait(20)
+        ending = await child.wait(PATIENCE)
     finally:
         await interpreter.end()
     assert ending is not None

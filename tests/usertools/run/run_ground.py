@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.deadlines import PATIENCE
+
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.events.redaction import Redactor
@@ -101,7 +103,7 @@ class Ground:
         return entry, ToolProgram(kind=ProgramKind.SHELL, argv=("/bin/sh", script), tool_dir=tool_dir, shown=shown)
 
     async def run(self, source: str, values: Mapping[str, Any] | None = None, **keys: Any) -> ToolCompletion:
-        timeout = keys.pop("timeout", 20.0)
+        timeout = keys.pop("timeout", PATIENCE)
         more = {name: keys.pop(name) for name in ("call_server", "background_runner", "files") if name in keys}
         entry_name = keys.get("entrypoint", "probe.sh")
         entry, program = self.tool({entry_name: source, **more.pop("files", {})}, **keys)

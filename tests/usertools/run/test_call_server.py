@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, PATIENCE, within
+from tests.deadlines import LONG, PATIENCE, ever_longer, within
 
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status
@@ -60,6 +60,9 @@ class Scripted:
     most_running: int = 0
     cancelled: int = 0
     result: ToolResult | None = None
+    at_least: int = 0
+    """Nobody goes on before so many ran at once."""
+    full: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, name: str, args: Any, *, refuse: str = "") -> Outcome:
         self.asked.append((name, args, refuse))
@@ -69,6 +72,9 @@ class Scripted:
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         try:
+            if self.most_running >= self.at_least:
+                self.full.set()
+            await self.full.wait()
             await asyncio.sleep(self.seconds)
         except asyncio.CancelledError:
             self.cancelled += 1
@@ -80,7 +86,7 @@ class Scripted:
         return Outcome(call, name, self.status, result=to_result(f"{name} got {args}"), args=args)
 
 
-def _desk(house: House, path: Scripted, *calls: str, seconds: float = 30.0, **more: Any) -> ToolCallServer:
+def _desk(house: House, path: Scripted, *calls: str, seconds: float = PATIENCE, **more: Any) -> ToolCallServer:
     ctx = ToolContext(session_id="s1", call_id="parent", home=house.forge, call=path, **more)
     return ToolCallServer(ctx, _found, calls or ("b",), time.time() + seconds)
 
@@ -99,7 +105,7 @@ async def _in_shell(house: House, desk: CallServer, script: str) -> Ran:
     )
     child = (await house.walls().start(job)).child
     try:
-        ending = await child.wait(20)
+        ending = await child.wait(PATIENCE)
     finally:
         await child.end()
     assert ending is not None
@@ -301,7 +307,7 @@ async def test_a_long_request_is_not_read(tmp_path: Path) -> None:
 
 
 async def test_at_most_two_hundred_calls_sixteen_at_once_and_no_more_listening_after_all_that(tmp_path: Path) -> None:
-    path = Scripted(seconds=0.03)
+    path = Scripted(seconds=0.03, at_least=AT_ONCE)
     async with _desk(House(tmp_path), path) as desk:
         answers = await asyncio.gather(*(_ask(desk, {"name": "b", "args": {}}) for _ in range(MOST_CALLS + 3)))
         assert path.most_running == AT_ONCE
@@ -323,7 +329,7 @@ async def test_a_silent_connection_holds_up_nobody_else(tmp_path: Path, monkeypa
         with _silent(flooded), within(1):
             assert (await _ask(other, {"name": "b", "args": {}}))["exit"] == 0
     async with _desk(house, path) as flooded:
-        monkeypatch.setattr("golem_forge.usertools.run.call_server.REQUEST_TIMEOUT_S", 0.2)
+        monkeypatch.setattr("golem_forge.usertools.run.call_server.REQUEST_TIMEOUT_S", 2.0)
         with _silent(flooded):
             assert (await _ask(flooded, {"name": "b", "args": {}}))["exit"] == 0  # after those that said nothing
 
@@ -361,9 +367,12 @@ async def test_a_client_that_goes_takes_its_call_with_it(tmp_path: Path) -> None
 
 
 async def test_the_parents_time_is_the_calls_time(tmp_path: Path) -> None:
-    path = Scripted(seconds=LONG)
-    async with _desk(House(tmp_path), path, seconds=0.2) as desk:
-        assert (await _ask(desk, {"name": "b", "args": {}}))["exit"] == 124
+    path, house = Scripted(seconds=LONG), House(tmp_path)
+    for seconds in ever_longer(0.2):
+        async with _desk(house, path, seconds=seconds) as desk:
+            assert (await _ask(desk, {"name": "b", "args": {}}))["exit"] == 124
+        if path.asked:
+            break
     assert path.cancelled == 1
 
 
@@ -373,7 +382,7 @@ async def test_a_path_that_fails_tells_the_tool_nothing(tmp_path: Path) -> None:
 
     house = House(tmp_path)
     ctx = ToolContext(home=house.forge, call=broken)
-    async with ToolCallServer(ctx, _found, ("b",), time.time() + 9) as desk:
+    async with ToolCallServer(ctx, _found, ("b",), time.time() + PATIENCE) as desk:
         answer = await _ask(desk, {"name": "b", "args": {}})
     assert (answer["exit"], "canary" in answer["stderr"]) == (1, False)
 
@@ -398,7 +407,7 @@ async def test_tokens_are_new_each_time_and_one_secret_hides_them_all(tmp_path: 
     ctx = ToolContext(home=house.forge, call=Scripted(), redactor=redactor)
     tokens = []
     for _ in range(3):
-        async with ToolCallServer(ctx, _found, (), time.time() + 9) as desk:
+        async with ToolCallServer(ctx, _found, (), time.time() + PATIENCE) as desk:
             tokens.append(desk.env["FORGE_CALL_TOKEN"])
     assert len(set(tokens)) == 3
     hidden = [redactor.text(f"it is {token}") for token in tokens]

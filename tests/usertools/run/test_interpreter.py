@@ -123,7 +123,7 @@ async def test_other_walls_another_job_or_changed_walls_get_a_new_one(
     done = await ran(taken, ORDER)
     assert "canary" not in done.output
     assert "PermissionError" in done.errors
-    assert await waiting.walled.child.wait(20) is not None
+    assert await waiting.walled.child.wait(PATIENCE) is not None
 
 
 async def test_a_secret_learned_meanwhile_is_kept_out_of_output(house: House, interpreters: InterpreterPool) -> None:
@@ -152,7 +152,7 @@ async def test_one_that_died_while_waiting_is_not_given(house: House, interprete
     walls, job = house.walls(), house.job()
     waiting = await _waiting(interpreters, walls, job)
     os.kill(waiting.walled.child.pid, signal.SIGKILL)
-    await waiting.walled.child.wait(20)
+    await waiting.walled.child.wait(PATIENCE)
     taken = await interpreters.take(walls, job)
     assert taken is not waiting
     assert taken.alive
@@ -175,8 +175,11 @@ async def test_never_more_than_four_wait_and_the_oldest_goes_first(house: House,
 async def test_what_waits_too_long_goes(house: House) -> None:
     walls, job = house.walls(), house.job()
     async with contextlib.aclosing(InterpreterPool(idle_s=0.5)) as interpreters:
-        waiting = await _waiting(interpreters, walls, job)
-        assert await waiting.walled.child.wait(20) is not None
+        interpreters.prepare(walls, job)
+        (entry,) = interpreters._starting
+        waiting = await entry.task
+        assert waiting is not None
+        assert await waiting.walled.child.wait(PATIENCE) is not None
         assert interpreters.waiting == 0
 
 
@@ -267,7 +270,7 @@ async def test_a_cancelled_take_leaves_nothing(house: House, interpreters: Inter
     await asyncio.wait([taking, entry.task])
     one = entry.task.result()
     assert one is not None
-    assert await one.walled.child.wait(20) is not None
+    assert await one.walled.child.wait(PATIENCE) is not None
     assert interpreters.waiting == 0
 
 
@@ -299,7 +302,7 @@ def test_what_the_program_shows_is_shown_once(house: House) -> None:
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {places!r}
 from inside_conftest import House
 from golem_forge.usertools.run.interpreter import InterpreterPool as Interpreters
 async def main():
@@ -318,7 +321,7 @@ asyncio.run(main())
 def test_a_killed_forge_leaves_no_interpreter(tmp_path: Path) -> None:
     (tmp_path / "inside_conftest.py").write_bytes((Path(__file__).parent / "conftest.py").read_bytes())
     (tmp_path / "house").mkdir()
-    text = KILLED.format(tests=str(tmp_path), root=str(tmp_path / "house"))
+    text = KILLED.format(places=[str(tmp_path), str(Path(__file__).parents[3])], root=str(tmp_path / "house"))
     with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as forge:
         assert forge.stdout is not None
         pid = int(forge.stdout.readline())

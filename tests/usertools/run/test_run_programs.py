@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits, WallSettings
 from golem_forge.core.decisions import Status
@@ -107,7 +107,7 @@ async def test_the_hosts_network_where_it_is_declared(ground):
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    source = f"import socket\ns = socket.create_connection(('127.0.0.1', {port}), 3)\nprint(s.recv(99))"
+    source = f"import socket\ns = socket.create_connection(('127.0.0.1', {port}), {PATIENCE})\nprint(s.recv(99))"
     done = await ground.python(source, network=True)
     assert done.result.text == "b'reached'\n"
     assert (await ground.python(source)).status is Status.EXECUTION_FAILED
@@ -158,7 +158,7 @@ async def test_a_background_tool_is_handed_on(ground):
 
     async def run_on(start, ctx, timeout):
         walled = await start()
-        seen["timeout"], seen["ending"] = timeout, await walled.child.wait(30)
+        seen["timeout"], seen["ending"] = timeout, await walled.child.wait(PATIENCE)
         seen["text"] = walled.child.output.read()
         return "handed"
 
