@@ -319,7 +319,7 @@ class StdioServer:
         """Closes stdin; its code, once it has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return await asyncio.to_thread(self.process.wait, 30)
+        return await asyncio.to_thread(self.process.wait, PATIENCE)
 
 
 # ---- clients of others

@@ -31,7 +31,8 @@ from golem_forge.ui.web.listen import ListenAddress, check_address
 async def socket_of(served: Front, cookie: str = "", **more: Any) -> AsyncIterator[ClientConnection]:
     headers = {"Cookie": cookie or served.cookie}
     url = f"ws://127.0.0.1:{served.port}{SOCKET}"
-    async with connect(url, origin=served.address, additional_headers=headers, proxy=None, **more) as page:  # type: ignore[arg-type]
+    how: Any = {"origin": served.address, "additional_headers": headers, "proxy": None, "open_timeout": PATIENCE}
+    async with connect(url, **how | more) as page:
         yield page
 
 
