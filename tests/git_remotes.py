@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from .deadlines import PATIENCE
+from .machine import free_port
 from .usertools.share.git_server import git_server
 
 PASSWORD = "canary-password-5f1c"
@@ -73,7 +74,7 @@ def ssh_remote(root: Path) -> Iterator[Elsewhere]:
     (keys / "authorized").write_bytes((keys / "person.pub").read_bytes())
     # A user of its own, without a root: sshd then needs no account of this machine and changes to nobody.
     (keys / "passwd").write_text(f"git:x:1000:1000::{keys}:/bin/sh\n")
-    port = _free_port()
+    port = free_port()
     (keys / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {keys}/host\nAuthorizedKeysFile {keys}/authorized\n"
         "PidFile none\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nStrictModes no\n"
@@ -119,12 +120,6 @@ def _wait_for(there: object, log: Path) -> None:
     while not there():  # type: ignore[operator]
         assert time.monotonic() < end, log.read_text()
         time.sleep(0.01)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

@@ -6,7 +6,9 @@ them. Whoever needs one of these in a test puts it there.
 
 from __future__ import annotations
 
+import itertools
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -54,3 +56,21 @@ def read_rules_at_once(replace: Callable[[Any, str, Any], None] = setattr) -> No
     from golem_forge.policy.rules import book
 
     replace(book, "CHECK_EVERY", 0.0)
+
+
+_FIRST_PORT, _PORTS = 10_000, 20_000
+_next_port = itertools.count(os.getpid() * 61)
+
+
+def free_port() -> int:
+    """For a server that must have the same port again later. It is none of those that the kernel gives to whoever asks
+    for any: another process would get it while the server is away."""
+    while True:
+        port = _FIRST_PORT + next(_next_port) % _PORTS
+        with socket.socket() as found:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -81,7 +81,7 @@ def effects(program: Any) -> list[int]:
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(PATIENCE)
 
 
 def go_on(program: Any, *words: str) -> Any:

@@ -683,7 +683,7 @@ def test_the_integration_example_on_a_terminal(tmp_path: Path) -> None:
         ["program.py"],
         cwd=tmp_path,
         encoding="utf-8",
-        timeout=60,
+        timeout=PATIENCE,
         env=environment,
         dimensions=(40, 120),
     )

@@ -17,9 +17,10 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.machine import free_port
 from tests.mcp import foreign
 from tests.ready import ReadyForge
-from tests.team.background import TeamPage, free_port, until
+from tests.team.background import TeamPage, until
 from tests.team.openid_issuer import SECRET, Issuer
 from tests.ui.web.bench import browsing
 from websockets.exceptions import ConnectionClosed

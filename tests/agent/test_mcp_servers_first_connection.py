@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acceptance.mcp_bench import PROGRAMS, PYTHON, McpBench, Talk, pool_of, state
+from tests.acceptance.mcp_bench import PROGRAMS, PYTHON, McpBench, Talk, state
 from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
 from tests.team.background import Program
@@ -54,10 +54,9 @@ def bench(tmp_path: Path, tried_walls: Path, ready_forge: Any, monkeypatch: pyte
     assert made.nobody_left()
 
 
-async def told(bench: McpBench, *calls: tuple[str, dict[str, Any]], name: str = "late") -> list[tuple[str, str]]:
+async def told(bench: McpBench, *calls: tuple[str, dict[str, Any]]) -> list[tuple[str, str]]:
     """What a model hears of calls with which it begins, before any server of this session has answered."""
     async with bench.conversation([calls, "Done."]) as talk:
-        assert pool_of(talk).listing(name) is None
         result = await talk.turn("go")
         assert result.success, result.error
         return talk.told()
@@ -81,7 +80,7 @@ async def test_calls_of_one_turn_keep_their_order_while_one_waits(bench: McpBenc
 
 
 async def test_a_server_that_cannot_start_says_so_and_why(bench: McpBench) -> None:
-    [(status, text)] = await told(bench, ("broken__anything", {}), name="broken")
+    [(status, text)] = await told(bench, ("broken__anything", {}))
     assert status == "execution_failed"
     assert text.startswith("server 'broken' failed: ") and NO_SERVER in text
     assert text.endswith("then run: forge mcp reconnect broken")
@@ -93,7 +92,7 @@ async def test_a_server_that_never_answers_holds_a_call_no_longer_than_its_start
     bench.yaml({"mute": bench.ours("hostile.py", "silent-start", connect_timeout=1)})
     bench.approve()
     with within(3):
-        [(status, text)] = await told(bench, ("mute__anything", {}), name="mute")
+        [(status, text)] = await told(bench, ("mute__anything", {}))
     assert status == "execution_failed" and "server 'mute' is not connected after 1 seconds" in text
     typed = bench.forge("call", "mute__anything")
     assert typed.code == 1 and "`forge mcp test mute` tries it and says more." in typed.err, typed
@@ -125,7 +124,7 @@ async def test_other_names_are_answered_at_once(bench: McpBench) -> None:
     bench.yaml({"mute": bench.ours("hostile.py", "silent-start")})
     bench.approve()
     with within(1):
-        [(status, _)] = await told(bench, ("nobody__echo", {}), name="mute")
+        [(status, _)] = await told(bench, ("nobody__echo", {}))
     assert status == "tool_not_found"
     async with bench.session() as session:
         with within(1):

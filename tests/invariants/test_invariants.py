@@ -311,7 +311,7 @@ def test_invariant_11_after_kill_9_the_journal_says_what_happened(tmp_path: Path
     session_id = process.stdout.readline().strip()
     assert process.stdout.readline().strip() == "now"
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(LONG)
     journal = own_home / ".forge" / "sessions" / f"{session_id}.jsonl"
     assert verify(journal).ok
     states = [call.state for call in CallRecords.from_records(read(journal)).calls.values()]

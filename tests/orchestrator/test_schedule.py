@@ -319,14 +319,19 @@ async def test_what_touches_the_same_waits_for_a_slow_check_all_the_same(
 ) -> None:
     monkeypatch.setattr("golem_forge.orchestrator.schedule.MAX_CHECK_DELAY_S", 0.01)
     ran: list[str] = []
+    longest = 0.3  # enough for a call that does not wait
+    other_ran = asyncio.Event()
 
     async def slow(args: dict[str, Any]) -> bool:
-        await asyncio.sleep(0.3)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(other_ran.wait(), longest)
         return False
 
     def planned(name: str, path: str, verb: Verb, check: Any = False) -> Tool:
         async def run() -> str:
             ran.append(name)
+            if name == "other":
+                other_ran.set()
             return name
 
         async def plan(args: dict[str, Any], ctx: Any) -> Plan:
@@ -339,6 +344,7 @@ async def test_what_touches_the_same_waits_for_a_slow_check_all_the_same(
     await path.batch([ToolCall("slow", {}), ToolCall("same", {})])
     assert ran == ["slow", "same"]
     ran.clear()
+    longest = PATIENCE
     await path.batch([ToolCall("slow", {}), ToolCall("other", {})])
     assert ran == ["other", "slow"]
 
@@ -591,8 +597,12 @@ async def test_a_check_that_waits_holds_up_no_card_of_a_call_that_touches_files(
     assert [o.status for o in outcomes] == ["success"] * 2, [o.error for o in outcomes]
 
 
-async def test_cards_of_one_turn_come_in_the_order_of_its_calls(make_path: Any, tmp_path: Path) -> None:
+async def test_cards_of_one_turn_come_in_the_order_of_its_calls(
+    make_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However long each takes to be planned and checked; one that waits for another call to end comes after that."""
+    for limit in ("MAX_CHECK_DELAY_S", "MAX_CARD_DELAY_S", "MAX_CHECK_AHEAD_S"):
+        monkeypatch.setattr(f"golem_forge.orchestrator.schedule.{limit}", LONG)
     asked: list[str] = []
 
     def planned(name: str, path: str, seconds: float, check: Any = None) -> Tool:

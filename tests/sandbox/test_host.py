@@ -255,7 +255,7 @@ keep_out(["/opt/zone"])
 assert os.environ["PATH"] == "/usr/bin" and person_environ()["PATH"] == before[1]
 """
     environ = {**os.environ, "PATH": f"{project}/bin:/opt/zone/bin:/usr/bin"}
-    done = subprocess.run([sys.executable, "-c", asks], env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", asks], env=environ, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
 
 

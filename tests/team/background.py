@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.deadlines import PATIENCE
+from tests.machine import free_port
 from tests.ready import Process, ReadyForge
 from websockets.sync.client import connect
 from websockets.typing import Origin
@@ -39,14 +39,17 @@ toolsets:
 Do it.
 """
 TOOLS = '''\
+import os
 import time
 
 
-def effect(name: str, wait: float = 0.0) -> str:
-    """One line for each time it is run."""
+def effect(name: str, wait: float = 0.0, gate: str = "") -> str:
+    """One line for each time it is run. Goes on when the gate, a file, is there."""
     with open("/work/effects.txt", "a") as file:
         file.write(f"{name}\\n")
     time.sleep(wait)
+    while gate and not os.path.exists(f"/work/{gate}"):
+        time.sleep(0.01)
     return name
 
 
@@ -89,7 +92,9 @@ class Program:
             done = self.ready(*words, cwd=cwd, env=env)
         else:
             command = [sys.executable, "-m", "golem_forge", *words]
-            done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
+            done = subprocess.run(
+                command, cwd=cwd, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+            )
         assert done.returncode == code, (words, done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
@@ -127,6 +132,14 @@ class Program:
         words = [str(Path(__file__).with_name("moved_clock.py"))]
         return self._start(["python", *words], words)
 
+    def open_gate(self, name: str) -> None:
+        (self.folder / "work" / name).touch()
+
+    def end_leases(self) -> None:
+        """As if the time of all leases were over: a test need not wait, and no slow machine ends one too soon."""
+        with self.store().database.transaction() as connection:
+            connection.execute("UPDATE sessions SET lease_until = 1 WHERE lease_until > 1")
+
     def effects(self) -> list[str]:
         path = self.folder / "work" / "effects.txt"
         return path.read_text().split() if path.exists() else []
@@ -160,12 +173,6 @@ def until(look: Callable[[], Any], within: float = PATIENCE, or_else: Callable[[
     raise AssertionError(or_else() or "it never came")
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 class TeamPage:
     """`forge web --team` at one address, and browsers that are logged in there."""
 
@@ -189,7 +196,7 @@ class TeamPage:
             self.server.kill()
         else:
             self.server.terminate()
-        self.server.wait(20)
+        self.server.wait(PATIENCE)
 
     def restart(self, *, kill: bool = False) -> None:
         self.stop(kill=kill)

@@ -17,6 +17,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.deadlines import PATIENCE
 from tests.team.background import Program, write_call
 
 from golem_forge.core.lazy_dataclass import dataclass
@@ -81,7 +82,7 @@ def run_matrix(program: Program, *, kills: int, sessions: int, effects: int, see
         time.sleep(0.02)
     for runner in runners:
         runner.terminate()
-        runner.wait(timeout=30)
+        runner.wait(timeout=PATIENCE)
     _count(program, store, ids, counts)
     return counts
 

@@ -11,7 +11,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from typing import Any
 
 import psycopg
 from tests.deadlines import PATIENCE
+from tests.machine import free_port
 
 PASSWORD = "not-in-any-output"
 _SETTINGS = {
@@ -63,7 +63,7 @@ class PostgresServer:
             cwd="/",
             **self._account,
         )
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -124,10 +124,3 @@ def _somebody() -> pwd.struct_passwd:
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(name)
     raise AssertionError("there is no account to run PostgreSQL under")
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-    return port

@@ -340,7 +340,7 @@ def test_through_a_teams_server_with_the_persons_role(desk: Desk, tmp_path: Path
         assert "has no git workspace" in forge("viewer", "diff", desk.session, code=1)
     finally:
         server.terminate()
-        server.communicate(20)
+        server.communicate(timeout=PATIENCE)
     assert [(each["person"], each["action"]) for each in desk.store.accounts.refusals()] == [("viewer", "apply")]
 
 

@@ -30,12 +30,16 @@ async def test_a_terminal_says_why_nothing_happens(tmp_path: Path, monkeypatch: 
     session = store.queue(NewSession(facts={}, input="go"))
     bus, said = EventBus(session), list[str]()
     bus.on("status", lambda event: said.append(event.wire["message"]))
-    following = asyncio.create_task(AttachedSession(OwnerStore(store, "ada", "attach"), session, bus).run())
+    attached_session, given_back = AttachedSession(OwnerStore(store, "ada", "attach"), session, bus), asyncio.Event()
+    attached_session.on_row = lambda row: None if row.runner else given_back.set()
+    following = asyncio.create_task(attached_session.run())
     await heard(said, "No runner runs, so nobody goes on with this session.")
     lease = store.claim("r1", ())
     assert lease is not None
     await heard(said, "The runner of this session is silent.")
+    given_back.clear()
     store.give_back(lease)
+    await asyncio.wait_for(given_back.wait(), PATIENCE)
     assert store.claim("r2", ()) is not None
     await heard(said, "A runner has the session again.")
     assert not following.done()

@@ -55,6 +55,16 @@ def locked_out(server: PostgresServer) -> Iterator[None]:
             connection.execute(f"ALTER ROLE owner PASSWORD '{PASSWORD}'")
 
 
+def complaints(log: str) -> list[str]:
+    return [line for line in log.splitlines() if "cannot be reached" in line or "refused the user" in line]
+
+
+def is_content(log: str) -> bool:
+    """Whether the runner said that the store answers again, after its last complaint."""
+    told = complaints(log)
+    return not told or "the store answers again" in log.rpartition(told[-1])[2]
+
+
 @pytest.mark.parametrize("away", [refusing, silent, locked_out])
 def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes_on(
     postgres: PostgresServer,
@@ -64,26 +74,30 @@ def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes
     away: Callable[[PostgresServer], AbstractContextManager[None]],
 ) -> None:
     program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge)
+
+    def logs() -> list[str]:
+        return [log.read_text() for log in program.home.glob("runner-*.log")]
+
     try:
-        turns = [
-            {"calls": [{"tool": "effect", "args": {"name": f"n{number}", "wait": 0.3}}]} for number in range(TURNS)
-        ]
-        program.play(*turns, {"say": "done"})
+        gates = [{} if number < 2 else {"gate": "away"} for number in range(TURNS)]
+        calls = [{"tool": "effect", "args": {"name": f"n{at}", "wait": 0.3, **gate}} for at, gate in enumerate(gates)]
+        program.play(*({"calls": [call]} for call in calls), {"say": "done"})
         session = program.queue()
         runners = [program.start_quick_runner(LEASE_S) for _ in range(2)]
-        # Any two: on a busy machine a lease may run out in a call, which is then not made again.
-        until(lambda: len(program.effects()) > 1, or_else=program.logs)
+        # Any three: on a busy machine a lease may run out in a call, which is then not made again.
+        until(lambda: len(program.effects()) > 2, or_else=program.logs)
+        began = time.monotonic()
         with away(postgres):
-            began = time.monotonic()
-            time.sleep(AWAY_S / 2)
-            in_between = program.effects()
-            time.sleep(AWAY_S / 2)
-            assert program.effects() == in_between, "a call was started that nobody could record"
-            assert len(in_between) < TURNS
+            before = program.effects()
+            program.open_gate("away")
+            time.sleep(AWAY_S)
+            # One may have been recorded just before.
+            assert len(program.effects()) <= len(before) + 1, "a call was started that nobody could record"
             if away is locked_out:
                 assert "refused the user or password" in program.forge("doctor", code=1)
-            took = time.monotonic() - began
-        program.wait_for(session, "finished", within=40)
+            if away is not silent:
+                until(lambda: all(map(complaints, logs())), or_else=program.logs)
+        program.wait_for(session, "finished")
         done = Counter(program.effects())
         assert set(done.values()) == {1}
         records = [json.loads(line) for _, line in program.store().lines(session)]
@@ -93,14 +107,10 @@ def test_while_the_database_is_away_nothing_runs_unrecorded_and_the_session_goes
         assert set(started) <= set(ended)
         told = sum("may have run" in str(each.get("error", "")) for each in ended.values())
         assert len(done) + told >= TURNS
-        for log in program.home.glob("runner-*.log"):
-            said = log.read_text().splitlines()
-            complained = [line for line in said if "cannot be reached" in line or "refused the user" in line]
-            assert len(complained) <= took + 6, said
-            assert away is silent or complained
-            if complained:
-                assert "the store answers again" in "".join(said[said.index(complained[-1]) :]), said
-            assert PASSWORD not in log.read_text() and "Traceback" not in log.read_text()
+        until(lambda: all(map(is_content, logs())), or_else=program.logs)
+        for log in logs():
+            assert len(complaints(log)) <= time.monotonic() - began + 6, log
+            assert PASSWORD not in log and "Traceback" not in log
         for runner in runners:
             runner.send_signal(signal.SIGTERM)
             assert runner.wait(timeout=PATIENCE) == 0

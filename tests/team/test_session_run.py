@@ -13,13 +13,14 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.deadlines import LONG, PATIENCE
 from tests.ready import ReadyForge
-from tests.team.background import FORGE_YAML, Program, write_call
+from tests.team.background import FORGE_YAML, Program, until, write_call
 from tests.team.test_runner import journal_is_whole
 
 from golem_forge.agent.runtime import WorkerRuntime
@@ -178,7 +179,7 @@ def test_a_renewal_that_was_sent_for_an_earlier_epoch_says_nothing_about_the_nex
 
     monkeypatch.setattr(store, "renew", taken_again_meanwhile)
     keeper.start()
-    assert renewed.wait(10)
+    assert renewed.wait(PATIENCE)
     keeper.close()
     assert lost == []
     store.close()
@@ -210,11 +211,12 @@ async def test_a_session_that_is_handed_over_at_its_end_is_not_ended_with_half_a
     store = program.store()
     run = session_run_of(program, store)
     arrived, looks = store.arrived, []
+    handed_over = threading.Event()
 
     def look_slowly(*words: Any) -> Any:
         looks.append(1)
         if len(looks) == 2:
-            time.sleep(0.5)
+            assert handed_over.wait(PATIENCE)
         return arrived(*words)
 
     monkeypatch.setattr(store, "arrived", look_slowly)
@@ -222,6 +224,7 @@ async def test_a_session_that_is_handed_over_at_its_end_is_not_ended_with_half_a
     while len(looks) < 2:
         await asyncio.sleep(0.02)
     await run.hand_over()
+    handed_over.set()
     await task
     assert store.find(run.id).state == QUEUED
 
@@ -326,12 +329,21 @@ async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_i
     def poll(number: int) -> dict[str, Any]:
         return {"calls": [{"tool": "write_stdin", "args": {"session_id": number, "yield_time_ms": 250}}]}
 
-    between = {"calls": [{"tool": "effect", "args": {"name": "between", "wait": 0.3}}]}
+    between = {"calls": [{"tool": "effect", "args": {"name": "between", "gate": "drains"}}]}
     program.play({"calls": [sleep]}, between, {"calls": [sleep]}, poll(1), poll(2), {"say": "done"})
     session = program.queue()
+
+    def open_gate_once_it_drains() -> None:
+        looked = program.store()
+        until(lambda: all(each["draining"] for each in looked.runners()))
+        program.open_gate("drains")
+        looked.close()
+
     async with running(program):
         while not program.effects():
             await asyncio.sleep(0.05)
+        opening = asyncio.create_task(asyncio.to_thread(open_gate_once_it_drains))
+    await opening
     async with running(program) as store:
         assert await until_ended(store, session) == FINISHED
         text = b"".join(line for _, line in store.lines(session)).decode()
@@ -505,28 +517,34 @@ async def test_what_happens_to_sessions_of_others_asks_the_store_nothing(
     program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": LONG}}]}, {"say": "done"})
     session = program.queue()
     asked: list[list[str]] = []
-    news = Store.news
+    heard: list[str] = []
+    news, ring = Store.news, Runner._ring_in_thread
 
     def counted(self: Store, held: Any) -> Any:
         asked.append(list(held))
         return news(self, held)
 
+    def hear(self: Runner, session_id: str) -> None:
+        heard.append(session_id)
+        ring(self, session_id)
+
+    def was_heard(session_id: str) -> bool:
+        return session_id in heard
+
     monkeypatch.setattr(Store, "news", counted)
+    monkeypatch.setattr(Runner, "_ring_in_thread", hear)
     async with running(program) as store:
-        deadline = time.monotonic() + PATIENCE
-        while not program.effects():
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
-        asked.clear()
+        await asyncio.to_thread(until, lambda: program.effects() and was_heard(""))
         other = program.store()
         for _ in range(5):
-            other.queue(NewSession(facts={}, input="x", label="elsewhere"))
-            await asyncio.sleep(0.1)
-        assert asked == []
+            foreign = other.queue(NewSession(facts={}, input="x", label="elsewhere"))
+            await asyncio.to_thread(until, partial(was_heard, foreign))
+            await asyncio.sleep(0.1)  # whoever asked because of it would have
         other.stop(session)
         assert await until_ended(store, session) == STOPPED
-        assert asked[0] == [session]
         other.close()
+    may_ask = sum(each in ("", session) for each in heard) + 1  # the first sweep
+    assert [session] in asked and len(asked) <= may_ask
 
 
 async def test_a_session_that_ends_while_its_runner_hands_it_over_is_recorded_to_its_end(

@@ -470,15 +470,18 @@ def test_large_outputs_and_any_byte_come_back_as_they_were(store: Store) -> None
 def test_a_runner_frozen_inside_a_transaction_keeps_nobody_out(
     postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patient: Callable[..., Any]
 ) -> None:
-    monkeypatch.setattr(databases, "IDLE_TRANSACTION_S", 1)
     store = Store.open(postgres_url, tmp_path)
     store.queue(new())
     lease = claimed(store)
     run_out(store, lease)
+    lock = "SELECT 1 FROM sessions WHERE id = :id @share"
+    with PostgresDatabase(postgres_url).transaction() as connection:
+        connection.execute(lock, {"id": lease.id})
+        assert store.claim(R2, ()) is None
+    monkeypatch.setattr(databases, "IDLE_TRANSACTION_S", 1)
     frozen = PostgresDatabase(postgres_url)
     with pytest.raises(StoreUnavailable), frozen.transaction() as connection:  # noqa: PT012
-        connection.execute("SELECT 1 FROM sessions WHERE id = :id @share", {"id": lease.id})
-        assert store.claim(R2, ()) is None
+        connection.execute(lock, {"id": lease.id})
         assert patient(lambda: store.claim(R2, ())).id == lease.id
         connection.execute("SELECT 1")
     store.close()

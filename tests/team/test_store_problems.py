@@ -338,7 +338,7 @@ def test_a_page_with_the_role_of_runners_says_so_when_it_starts(
         server = ready_forge.start(["forge", "web", "--team", "--no-open"], cwd=tmp_path, env=env)
         assert "Forge for your team" in server.stdout.readline()
         server.terminate()
-        _, err = server.communicate(20)
+        _, err = server.communicate(timeout=PATIENCE)
         assert err.count("is the runners' role") == err.count("`forge store init --page-role NAME`") == told, err
 
 
@@ -368,7 +368,7 @@ def test_a_page_whose_password_does_not_work_any_more_tells_people_nothing_of_th
             time.sleep(1.1)  # one line a second goes to the log
     finally:
         server.terminate()
-        _, err = server.communicate(20)
+        _, err = server.communicate(timeout=PATIENCE)
     assert "refused the user or password. Check store.url" in err and PASSWORD not in err
 
 
@@ -415,7 +415,7 @@ def test_doctor_looks_at_a_teams_page_with_the_persons_token(tmp_path: Path, rea
         assert found["state"] == "problem" and token not in json.dumps(found)
     finally:
         server.terminate()
-        server.communicate(20)
+        server.communicate(timeout=PATIENCE)
 
 
 def _environ(home: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,12 +10,13 @@ import resource
 import stat
 import time
 from collections.abc import Iterator
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
+from tests.deadlines import PATIENCE, ever_longer
 from tests.ready import ReadyForge
 from tests.ui.web.bench import browsing
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -49,11 +51,11 @@ def test_a_login_outlives_a_restart_and_ends_as_before(page: TeamPage) -> None:
     assert page.person(cookies["bob"]) == ""
     # removed: at once, with open sockets
     with page.stream(session, cookies["ada"]) as stream:
-        assert json.loads(stream.recv(20))["kind"] == "hello"
+        assert json.loads(stream.recv(PATIENCE))["kind"] == "hello"
         page.program.forge("people", "remove", "ada")
         assert [page.person(each) for each in (cookies["ada"], second)] == ["", ""]
         with pytest.raises(ConnectionClosed) as closed:
-            list(iter(lambda: stream.recv(20), None))
+            list(iter(lambda: stream.recv(PATIENCE), None))
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4401
     # removed while no server ran; the same name again is another token
@@ -90,17 +92,26 @@ async def test_an_open_page_goes_on_after_a_restart(tmp_path: Path, ready_forge:
         page.close()
 
 
+def _ends_in(page: TeamPage, seconds: float, row: dict[str, Any]) -> None:
+    row["until"] = page.program.store().now() + seconds
+
+
 def test_a_login_ends_after_its_time_with_its_socket(page: TeamPage) -> None:
-    session, cookie = page.program.queue(), page.log_in(page.add("ada"))
-    page.stop()
-    [kept] = json.loads(page.file.read_text())["logins"]
-    assert kept["until"] == pytest.approx(page.program.store().now() + DAY / 2, abs=60)
-    page.rewrite(lambda row: row.update(until=page.program.store().now() + 4))
-    page.start()
-    with page.stream(session, cookie) as stream:
-        assert json.loads(stream.recv(20))["kind"] == "hello"
+    session, token = page.program.queue(), page.add("ada")
+    for seconds in ever_longer(4):
+        cookie = page.log_in(token)
+        page.stop()
+        kept = json.loads(page.file.read_text())["logins"][-1]
+        assert kept["until"] == pytest.approx(page.program.store().now() + DAY / 2, abs=60)
+        page.rewrite(partial(_ends_in, page, seconds))
+        page.start()
+        with contextlib.suppress(InvalidStatus):  # the page took longer than that to start
+            opened = page.stream(session, cookie)
+            break
+    with opened as stream:
+        assert json.loads(stream.recv(PATIENCE))["kind"] == "hello"
         with pytest.raises(ConnectionClosed) as closed:
-            list(iter(lambda: stream.recv(20), None))
+            list(iter(lambda: stream.recv(PATIENCE), None))
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4401
     assert page.person(cookie) == ""
@@ -214,7 +225,7 @@ def test_a_second_page_at_a_port_says_that_the_port_is_taken_and_nothing_else(pa
     command, scratch = ["forge", "web", "--team", "--port", str(page.port)], tmp_path / "scratch"
     scratch.mkdir()
     second = page.ready.start(command, cwd=page.program.folder, env=page.program.environ | {"TMPDIR": str(scratch)})
-    out, err = second.communicate(20)
+    out, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 1 and out == ""
     assert f":{page.port}: Address already in use" in err and err.count("\n") == 1, err
     assert not list(scratch.iterdir())

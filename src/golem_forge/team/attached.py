@@ -170,9 +170,10 @@ class AttachedSession:
             before.lease_until,
         ):
             self._still_since = now
-            if "silent" in self._told and row.runner:
+            if "silent" in self._told and row.runner:  # also after it waited in the queue
                 self.say("info", "A runner has the session again.")
-            self._told -= {"silent", "queued"}
+                self._told.discard("silent")
+            self._told.discard("queued")
         elif not row.runner and (row.state == QUEUED or row.wake) and now - self._still_since > _QUEUED_S:
             if not await asyncio.to_thread(self._store.runners):
                 text = "No runner runs, so nobody goes on with this session. `forge runner` starts one."

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.agent.config_keys.ground import FILES, LIST, ZONE, Case, Cases, Ground
 from tests.agent.conftest import calls
+from tests.deadlines import PATIENCE
 from tests.wire.server import WireServer, WireTurn
 
 from golem_forge import tool
@@ -242,7 +243,7 @@ async def batch_mode(ground: Ground) -> None:
             now += 1
             most = max(most, now)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(together.wait(), 20 if word == "parallel" else 0.05)
+                await asyncio.wait_for(together.wait(), PATIENCE if word == "parallel" else 0.05)
             now -= 1
             return "seen"
 

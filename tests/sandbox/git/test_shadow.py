@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.walls.house import GIT_ENVIRON, House, git, ran
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git import exchange
+from golem_forge.sandbox.git.directory import UNSETTLED_NS
 from golem_forge.sandbox.git.repository import Repository
 from golem_forge.sandbox.git.shadow import GitShadow
 from golem_forge.sandbox.git.sides import SyncPhase
@@ -217,7 +220,7 @@ async def test_commits_of_a_command_that_runs_for_long_arrive_meanwhile(
     monkeypatch.setattr(inspection, "_LOOKS_PER_ROUND", 2)
     walled = await house.walls().start(Job(argv=("bash", "-c", "git commit -q --allow-empty -m early; sleep 60")))
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (last := await asyncio.to_thread(git, repository, "log", "-1", "--format=%s")) != "early":
                 await asyncio.sleep(0.02)
         assert last == "early" and walled.child.ending is None, "while the command still runs"
@@ -317,17 +320,64 @@ def test_a_path_is_tracked_by_its_whole_name(repository: Path, tmp_path: Path, a
     assert {name for name in names if is_tracked(tuple(name.split("/")))} == tracked
 
 
-def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
-    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The disk is full for a moment after a commit was carried over: the one after it is carried over too."""
-    shadow = shadow_of(repository, tmp_path)
+def in_use(repository: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[GitShadow, tuple[str, ...]]:
+    """The shadow of a command that runs, and the options with which `git` works in it as the command would."""
+    shadow = shadow_of(repository, folder)
     shadow.begin()
-    inside = (f"--git-dir={shadow.tree}", f"--work-tree={repository}")
     store = Path(shadow.tree).parent / "stores/root"
     monkeypatch.setitem(GIT_ENVIRON, "GIT_OBJECT_DIRECTORY", str(store))
     (store.parent / "forge").mkdir()
     (store.parent / "forge/objects").symlink_to(repository / ".git/objects")  # where walls mount it
+    return shadow, (f"--git-dir={shadow.tree}", f"--work-tree={repository}")
+
+
+def until_settled(shadow: GitShadow) -> None:
+    """What changed in it is so old that its time tells of every later change."""
+    folders = [Path(shadow.tree), *(path for path in Path(shadow.tree).rglob("*") if path.is_dir())]
+    while time.time_ns() - max(path.stat().st_ctime_ns for path in folders) <= UNSETTLED_NS:
+        time.sleep(0.005)
+
+
+def test_a_commit_made_while_another_is_carried_over_is_carried_over_too(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shadow, inside = in_use(repository, tmp_path, monkeypatch)
+    end = exchange.GitExchange._tell_of_others
+
+    def commit_meanwhile(self: Any, standing: Any) -> None:
+        monkeypatch.setattr(exchange.GitExchange, "_tell_of_others", end)
+        git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "C")
+        until_settled(shadow)
+        end(self, standing)
+
+    monkeypatch.setattr(exchange.GitExchange, "_tell_of_others", commit_meanwhile)
+    git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "B")
+    shadow.sync(SyncPhase.RUNNING)
+    shadow.sync(SyncPhase.ENDED)
+    assert git(repository, "log", "-2", "--format=%s", "main") == "C\nB"
+    shadow.close()
+
+
+def test_a_commit_made_before_a_path_is_skipped_is_carried_over(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command starts, to which more is hidden, while the first one commits."""
+    shadow, inside = in_use(repository, tmp_path, monkeypatch)
+    (repository / "c.txt").write_text("c\n")
+    git(repository, *inside, "add", "c.txt")
+    git(repository, *inside, "commit", "-q", "-m", "B")
+    until_settled(shadow)
+    shadow.skip({("b.txt",)})
+    shadow.sync(SyncPhase.ENDED)
+    assert git(repository, "log", "-1", "--format=%s", "main") == "B"
+    shadow.close()
+
+
+def test_a_sync_that_fails_halfway_makes_no_conflict_of_the_next_commit(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full for a moment after a commit was carried over: the one after it is carried over too."""
+    shadow, inside = in_use(repository, tmp_path, monkeypatch)
     write, failed = exchange.write_side, []
 
     def write_once_full(side: Any, path: str, *more: Any, **options: Any) -> Any:

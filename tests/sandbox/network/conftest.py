@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.walls.conftest import house as house
 
 BWRAP = shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin")
@@ -77,7 +78,7 @@ class Inside:
 
     async def go(self) -> str:
         """Lets the command run; everything it wrote."""
-        done = await asyncio.get_running_loop().run_in_executor(None, self.process.communicate, "\n", 30)
+        done = await asyncio.get_running_loop().run_in_executor(None, self.process.communicate, "\n", PATIENCE)
         return done[0]
 
 

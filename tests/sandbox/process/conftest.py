@@ -31,7 +31,7 @@ def marker() -> Iterator[str]:
     """In the environment of everything a test starts; afterwards nothing with it may be left."""
     value = f"forge-test-{uuid.uuid4().hex}"
     yield value
-    gone_within(value, 20)
+    gone_within(value, PATIENCE)
 
 
 @pytest.fixture

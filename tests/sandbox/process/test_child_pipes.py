@@ -57,7 +57,7 @@ async def test_bytes_pass_both_ways_unchanged(root, pipes):
     assert os.write(pipes["in"], every) == len(every)
     assert await asyncio.wait_for(until_read(pipes["out"], len(every)), PATIENCE) == every
     os.close(pipes.pop("in"))
-    ending = await child.wait(30)
+    ending = await child.wait(PATIENCE)
     assert ending is not None and ending.exit_code == 0
     assert child.tail is not None and child.tail.lines(20) == ("wrong",)
     assert await until_read(pipes["out"], 1) == b""
@@ -65,7 +65,7 @@ async def test_bytes_pass_both_ways_unchanged(root, pipes):
 
 async def test_what_was_written_before_the_end_can_be_read_after_it(root, pipes):
     child = await begun(root, "echo last words", pipes)
-    assert await child.wait(30) is not None
+    assert await child.wait(PATIENCE) is not None
     assert await asyncio.wait_for(until_read(pipes["out"], 100), PATIENCE) == b"last words\n"
 
 

@@ -71,7 +71,7 @@ async def test_death_by_signal_is_told_and_no_unusual_exit_code_is_one(run, scri
 
 
 async def test_the_pid_is_the_roots(run, root):
-    child = await run("sleep 60")
+    child = await run("sleep 600")
     name = Path(f"/proc/{child.pid}/comm").read_text().strip()
     assert name == "bwrap" if root is TreeRoot.NAMESPACE else "python" in name
 
@@ -144,7 +144,7 @@ async def test_no_descriptor_left_to_start_with(root):
         "echo 'Permission denied' >&2; exit 1",
         "exit 0",
         "kill -KILL $$",
-        "exec 9>&-; echo 'Permission denied' >&2; sleep 60",
+        "exec 9>&-; echo 'Permission denied' >&2; sleep 600",
     ],
 )
 async def test_without_ready_it_was_not_run(script):
@@ -166,7 +166,7 @@ async def test_without_ready_it_was_not_run(script):
 
 async def test_ready_alone_does_not_hold_a_tree_together():
     launch = Launch(
-        argv=("/bin/sh", "-c", "echo 1 >&9; sleep 60"), env=ENV, root=TreeRoot.NAMESPACE, make_error=refused
+        argv=("/bin/sh", "-c", "echo 1 >&9; sleep 600"), env=ENV, root=TreeRoot.NAMESPACE, make_error=refused
     )
     with pytest.raises(SandboxError):
         await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
@@ -282,7 +282,7 @@ async def test_a_start_that_is_cancelled_again_and_again_leaves_nobody(root, mar
 
 @pytest.mark.parametrize("cancelled", [_in_a_scope, _cancelled_by_a_task], ids=["scope", "task"])
 async def test_an_end_that_is_cancelled_again_and_again_leaves_nobody(run, marker, cancelled):
-    child = await run("trap '' TERM; setsid sleep 60 & echo there; sleep 60")
+    child = await run("trap '' TERM; setsid sleep 600 & echo there; sleep 600")
     await until_output(child, "there")
     await cancelled(child.end(), 0.01)
     assert living(marker) == []

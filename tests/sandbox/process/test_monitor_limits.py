@@ -6,7 +6,7 @@ import resource
 import signal
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits
 from golem_forge.sandbox.process import monitor
@@ -22,7 +22,7 @@ ALLOCATE = (
 async def test_output_without_end(run, marker):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with within(30):
-        child = await run("head -c 30M /dev/zero | tr '\\0' 'x'; echo never; sleep 60", output=24 * MIB)
+        child = await run("head -c 30M /dev/zero | tr '\\0' 'x'; echo never; sleep 600", output=24 * MIB)
         ending = await child.wait()
 
     assert ending.code == "OUTPUT_LIMIT"
@@ -37,7 +37,7 @@ async def test_output_without_end(run, marker):
 
 async def test_output_of_both_streams_counts_together(run):
     child = await run(
-        "head -c 600000 /dev/zero; head -c 600000 /dev/zero >&2; sleep 60", streams=Streams.APART, output=MIB
+        "head -c 600000 /dev/zero; head -c 600000 /dev/zero >&2; sleep 600", streams=Streams.APART, output=MIB
     )
     ending = await child.wait()
     assert ending.code == "OUTPUT_LIMIT"
@@ -48,7 +48,7 @@ async def test_exactly_the_limit_is_allowed_and_no_character_is_cut(run):
     child = await run("printf 'ab你'", output=5)
     assert (await child.wait()).code == ""
     assert child.output.read().decode() == "ab你"
-    child = await run("printf 'ab你'; sleep 60", output=4)
+    child = await run("printf 'ab你'; sleep 600", output=4)
     assert (await child.wait()).code == "OUTPUT_LIMIT"
     assert child.output.read().decode() == "ab"
 
@@ -97,7 +97,7 @@ rest(60)
 async def test_memory_of_every_kind_counts(run, marker, script):
     child = await run("python3", "-c", FILL + script, memory=128 * MIB)
 
-    assert (await child.wait(40)).code == "MEMORY_LIMIT"
+    assert (await child.wait(PATIENCE)).code == "MEMORY_LIMIT"
     assert living(marker) == []
 
 
@@ -105,7 +105,7 @@ async def test_memory_of_the_whole_tree(run, marker):
     one = f'python3 -c "{ALLOCATE % 120}"'
     child = await run(f"{one} & setsid {one} & {one}", memory=256 * MIB)
 
-    ending = await child.wait(40)
+    ending = await child.wait(PATIENCE)
 
     assert (ending.code, ending.signal) == ("MEMORY_LIMIT", signal.SIGKILL)
     assert living(marker) == []
@@ -144,30 +144,32 @@ async def test_what_is_shared_counts_once(run, monkeypatch, script, memory):
     monkeypatch.setattr(monitor, "INTERVAL_S", 0.01)
     child = await run("python3", "-c", FILL + script, memory=memory * MIB)
 
-    ending = await child.wait(40)
+    ending = await child.wait(PATIENCE)
 
     assert (ending.code, ending.exit_code) == ("", 0)
     assert child.output.read().startswith(b"whole\n")
 
 
-BOMB = 'b() { [ "$1" -gt 8 ] && { sleep 3; return; }; b $(($1+1)) | b $(($1+1)) & }; b 0; sleep 60'
+BOMB = 'b() { [ "$1" -gt 8 ] && { sleep 60; return; }; b $(($1+1)) | b $(($1+1)) & }; b 0; sleep 600'
 """Stops by itself after five hundred: what a broken limit costs must not be the machine."""
 
 
-@pytest.mark.parametrize("bomb", [BOMB, BOMB.replace("sleep 3", "setsid sleep 3")], ids=["one-group", "own-sessions"])
+@pytest.mark.parametrize(
+    "bomb", [BOMB, BOMB.replace("sleep 60;", "setsid sleep 60;")], ids=["one-group", "own-sessions"]
+)
 async def test_fork_bomb(run, marker, bomb):
     child = await run(bomb, processes=64)
 
     # Without a pid namespace the bomb is hunted down, and takes the processor from the hunter meanwhile.
-    assert (await child.wait(45)).code == "PROCESS_LIMIT"
+    assert (await child.wait(PATIENCE)).code == "PROCESS_LIMIT"
     assert living(marker) == []
 
 
 async def test_many_quiet_processes(run):
-    child = await run("for i in $(seq 40); do setsid sleep 60 & done; sleep 60", processes=30)
-    assert (await child.wait(30)).code == "PROCESS_LIMIT"
+    child = await run("for i in $(seq 40); do setsid sleep 600 & done; sleep 600", processes=30)
+    assert (await child.wait(PATIENCE)).code == "PROCESS_LIMIT"
     child = await run("for i in $(seq 20); do sleep 0.3 & done; wait; echo fine", processes=30)
-    assert (await child.wait(30)).exit_code == 0
+    assert (await child.wait(PATIENCE)).exit_code == 0
     assert child.output.read() == b"fine\n"
 
 
@@ -177,14 +179,14 @@ async def test_many_quiet_processes(run):
 async def test_cpu_time(run, before, ended_by):
     child = await run(f"{before} while :; do :; done", cpu_s=1)
 
-    ending = await child.wait(45)
+    ending = await child.wait(PATIENCE)
 
     assert (ending.code, ending.signal) == ("CPU_LIMIT", ended_by)
 
 
 async def test_the_walk_by_parents_finds_the_same(run, monkeypatch):
-    child = await run("sleep 60 & (sleep 61 & setsid sleep 62 &) ; echo there; wait")
-    assert await child.output.more(0, 10)
+    child = await run("sleep 600 & (sleep 601 & setsid sleep 602 &) ; echo there; wait")
+    assert await child.output.more(0, PATIENCE)
     quick = monitor.descendants(child.pid)
     monkeypatch.setattr(monitor, "_kernel_lists_children", lambda: False)
     assert set(monitor.descendants(child.pid)) == set(quick)
@@ -206,7 +208,7 @@ time.sleep(%s)
 async def test_threads_without_end(run, marker):
     child = await run("python3", "-c", THREADS % (600, 60), processes=4)
 
-    assert (await child.wait(40)).code == "PROCESS_LIMIT"
+    assert (await child.wait(PATIENCE)).code == "PROCESS_LIMIT"
     assert living(marker) == []
 
 
@@ -214,4 +216,4 @@ async def test_the_threads_of_an_ordinary_program_are_not_too_many(run, monkeypa
     monkeypatch.setattr(monitor, "INTERVAL_S", 0.01)
     child = await run("python3", "-c", THREADS % (120, 0.3), processes=2)
 
-    assert (await child.wait(40)).code == ""
+    assert (await child.wait(PATIENCE)).code == ""

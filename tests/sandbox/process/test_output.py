@@ -7,6 +7,7 @@ import os
 
 import pytest
 from tests import descriptors
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.process.child import start_process
@@ -92,15 +93,15 @@ def test_past_a_mebibyte_nothing_stays_in_memory_and_no_descriptor_is_left():
 
 async def test_more_answers_everyone_who_waits():
     capture = Capture()
-    waiting = [asyncio.create_task(capture.more(0, 30)) for _ in range(3)]
-    late = asyncio.create_task(capture.more(3, 30))
+    waiting = [asyncio.create_task(capture.more(0, PATIENCE)) for _ in range(3)]
+    late = asyncio.create_task(capture.more(3, PATIENCE))
     await asyncio.sleep(0)
     capture.append("abc")
     assert await asyncio.gather(*waiting) == [True] * 3
     assert not late.done()
     capture.finish()
     assert await late is False
-    assert await capture.more(0, 30) is True
+    assert await capture.more(0, PATIENCE) is True
     assert await Capture().more(0, 0.01) is False
 
 

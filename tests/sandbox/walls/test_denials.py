@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.config.yaml_file import parse_yaml
@@ -173,7 +173,7 @@ def test_what_real_programs_say_about_real_refusals(tmp_path: Path, command: str
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PATIENCE,
         env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"},
     )
     zone = PlannedZone(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests import descriptors
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.walls.inspection import AT_A_LOOK, MountCheck, guarded_paths, secrets_made
@@ -37,9 +38,9 @@ async def meanwhile(house: House, script: str, change: Any, **job: Any) -> tuple
     """`change` is made once the script says that it runs."""
     child = (await house.walls().start(Job(argv=("bash", "-c", f"echo runs; {script}"), **job))).child
     try:
-        assert await child.output.more(0, 30)
+        assert await child.output.more(0, PATIENCE)
         change()
-        ending = await child.wait(30)
+        ending = await child.wait(PATIENCE)
     finally:
         await child.end()
     assert ending is not None
@@ -57,7 +58,7 @@ def is_ended(house: House, change: Any, script: str = "sleep 60", **job: Any) ->
 def test_a_secret_saved_over_ends_the_command(house: House, reads_only: bool) -> None:
     secret = house.workspace / ".env"
     secret.write_text("CANARY-OLD")
-    script = "sleep 15; cat .env; sleep 60"
+    script = "sleep 60; cat .env"
     ending, text = asyncio.run(meanwhile(house, script, lambda: replaced(secret, "CANARY-NEW"), reads_only=reads_only))
     assert ending.code == "WALLS_CHANGED"
     assert "CANARY" not in text
@@ -74,7 +75,7 @@ def test_a_secret_removed_and_written_again_ends_the_command(house: House) -> No
         secret.unlink()
         secret.write_text("CANARY-NEW")
 
-    assert "CANARY" not in is_ended(house, change, "sleep 15; cat .env; sleep 60")
+    assert "CANARY" not in is_ended(house, change, "sleep 60; cat .env")
 
 
 def test_nothing_stays_open_after_the_end(house: House) -> None:
@@ -84,7 +85,7 @@ def test_nothing_stays_open_after_the_end(house: House) -> None:
     async def let_go() -> bool:
         before = descriptors.held()
         walled = await walls.start(Job(argv=("sleep", "0.1")))
-        assert await walled.child.wait(30) is not None
+        assert await walled.child.wait(PATIENCE) is not None
         return descriptors.no_more_than(before)
 
     assert asyncio.run(let_go())
@@ -153,11 +154,11 @@ async def _later(house: House, change: Any) -> ExitStatus:
     """After the first look, which learns what the walls themselves made."""
     child = (await house.walls().start(Job(argv=("sleep", "60")))).child
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while child._watcher is None or child._watcher._looks < 2:
                 await asyncio.sleep(0.02)
         change()
-        ending = await child.wait(30)
+        ending = await child.wait(PATIENCE)
     finally:
         await child.end()
     assert ending is not None
@@ -335,7 +336,7 @@ class TestThingsMadeLater:
             try:
                 (docs / "deep").mkdir()
                 (docs / "deep" / "server.key").write_text("CANARY")
-                return await child.wait(30)
+                return await child.wait(PATIENCE)
             finally:
                 await child.end()
 

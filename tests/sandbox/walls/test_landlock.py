@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 from tests.sandbox.process.launches import Plain
 
 from golem_forge.config.sandbox_block import ResourceLimits
@@ -42,7 +42,7 @@ async def begin(*argv: str, level: Level = Level.LANDLOCK, **options: Any) -> Ch
 async def run(*argv: str, **options: Any) -> tuple[int | None, str]:
     child = await begin(*argv, **options)
     try:
-        ending = await child.wait(30)
+        ending = await child.wait(PATIENCE)
     finally:
         await child.end()
     assert ending is not None
@@ -115,7 +115,7 @@ async def test_a_file_made_later_beside_a_secret_is_unreadable_and_a_lifted_one_
     )
     (zone / "late.txt").write_text("CANARY-LATE")
     await child.write(b"\n")
-    await child.wait(20)
+    await child.wait(PATIENCE)
     await child.end()
     assert b"CANARY" not in child.output.read()
     _, text = await run("cat", ".env", lifted=(f"{zone}/.env",), **masked(zone))
@@ -240,7 +240,7 @@ async def test_exit_codes_are_those_of_a_shell(level: Level, tmp_path: Path) -> 
     assert (await run("no-such-command", level=level)) == (127, "sh: 1: exec: no-such-command: not found\n")
     assert (await run("/etc/passwd", level=level))[0] == 126
     child = await begin("sh", "-c", "kill -SEGV $$", level=level)
-    ending = await child.wait(20)
+    ending = await child.wait(PATIENCE)
     assert ending is not None
     assert ending.signal == signal.SIGSEGV
 
@@ -285,7 +285,7 @@ async def test_what_a_command_leaves_running_is_ended_when_it_exits(level: Level
 async def test_ending_takes_everybody_within_a_second() -> None:
     mark = f"{os.getpid()}2"
     child = await begin("sh", "-c", LEAVES.format(mark=mark) + "echo ready; while :; do sleep 1; done")
-    assert await child.output.more(0, 20)
+    assert await child.output.more(0, PATIENCE)
     with within(1):
         await child.end()
     assert alive(f"sleep 7{mark}") == []
@@ -293,7 +293,7 @@ async def test_ending_takes_everybody_within_a_second() -> None:
 
 RUNNER = """
 import os, time
-end = time.monotonic() + 50
+end = time.monotonic() + 300
 print("running", flush=True)
 while time.monotonic() < end:
     if os.fork():
@@ -304,14 +304,14 @@ while time.monotonic() < end:
 
 async def test_somebody_who_forks_and_exits_all_the_time_is_caught() -> None:
     child = await begin(PYTHON, "-I", "-S", "-c", RUNNER, readable=(sys.base_prefix,))
-    assert await child.wait(40) is not None
-    assert await until(lambda: alive("print.*running") == [], 10)
+    assert await child.wait(PATIENCE) is not None
+    assert await until(lambda: alive("print.*running") == [], PATIENCE)
 
 
 async def test_a_crowd_is_ended() -> None:
     many = "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; echo all; wait"
     child = await begin("sh", "-c", f"setsid sh -c '{many}' & wait", limits=ResourceLimits(processes=1000))
-    assert await child.output.more(0, 20)
+    assert await child.output.more(0, PATIENCE)
     with within(2):
         await child.end()
     assert child.ending is not None
@@ -329,7 +329,7 @@ class Plain:
 async def main():
     command = Command(argv=("sh", "-c", sys.argv[1]), env={"PATH": "/usr/bin:/bin"})
     child = await start(launch(command, level=Level.LANDLOCK), Streams.MERGED, filter=Plain)
-    await child.output.more(0, 20)
+    await child.output.more(0, 90)
     print(child.pid, child.output.read().decode(), sep="\\n", flush=True)
     await asyncio.sleep(60)
 asyncio.run(main())
@@ -347,28 +347,28 @@ async def test_when_forge_is_killed_the_launcher_ends_the_tree() -> None:
     assert process.stdout is not None
     launcher = int(process.stdout.readline())
     os.kill(launcher, signal.SIGTERM)  # which it ignores
-    assert await until(lambda: bool(alive(f"sleep 7{mark}")), 20)
+    assert await until(lambda: bool(alive(f"sleep 7{mark}")), PATIENCE)
     home = process.stdout.readline().strip()
     assert os.path.isdir(home)
     process.kill()
     process.wait()
     with within(1):
-        assert await until(lambda: not alive(f"sleep 7{mark}"), 30)
-    assert await until(lambda: not os.path.exists(os.path.dirname(home)), 30)
+        assert await until(lambda: not alive(f"sleep 7{mark}"), PATIENCE)
+    assert await until(lambda: not os.path.exists(os.path.dirname(home)), PATIENCE)
 
 
 async def test_the_command_dies_with_a_launcher_that_is_killed() -> None:
     child = await begin("sh", "-c", f"exec sleep 9{os.getpid()}")
     os.kill(child.pid, signal.SIGKILL)
-    await child.wait(30)
-    assert await until(lambda: not alive(f"sleep 9{os.getpid()}"), 30)
+    await child.wait(PATIENCE)
+    assert await until(lambda: not alive(f"sleep 9{os.getpid()}"), PATIENCE)
 
 
 async def test_a_terminal_is_the_childs_own() -> None:
     child = await begin("sh", "-c", "tty; echo $(ps -o tty= -p $$) ; read x; echo got $x", streams=Streams.TERMINAL)
-    assert await child.output.more(0, 30)
+    assert await child.output.more(0, PATIENCE)
     await child.write(b"word\n")
-    await child.wait(20)
+    await child.wait(PATIENCE)
     await child.end()
     assert "got word" in child.output.read().decode()
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.walls import landlock
@@ -25,7 +26,7 @@ async def test_a_private_directory_with_a_very_deep_tree_in_it_is_removed() -> N
     script = f'pwd; cd "$TMPDIR" && exec {PYTHON} -I -S -c "{DEEP}"'
     status, text = await run("sh", "-c", script, readable=(sys.base_prefix,))
     assert status == 0, text
-    assert await until(lambda: not os.path.exists(os.path.dirname(text.strip())), 30)
+    assert await until(lambda: not os.path.exists(os.path.dirname(text.strip())), PATIENCE)
 
 
 async def test_a_very_deep_tree_is_removed_by_the_launcher_when_forge_is_killed() -> None:
@@ -40,7 +41,7 @@ async def test_a_very_deep_tree_is_removed_by_the_launcher_when_forge_is_killed(
     assert os.path.isdir(private)
     process.kill()
     process.wait()
-    assert await until(lambda: not os.path.exists(private), 30)
+    assert await until(lambda: not os.path.exists(private), PATIENCE)
 
 
 async def test_nobody_is_watched(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ KILLERS = (
 async def test_with_walls_off_who_kills_its_launcher_leaves_nobody(which: int) -> None:
     mark = f"6{os.getpid()}{which}"
     child = await begin("sh", "-c", KILLERS[which].format(mark=mark), level=Level.OFF)
-    ending = await child.wait(30)
+    ending = await child.wait(PATIENCE)
     assert ending is not None
     assert ending.signal == signal.SIGKILL
     time.sleep(0.1)  # whoever were left would have begun by now
@@ -84,8 +85,8 @@ async def test_with_walls_off_a_launcher_that_was_stopped_goes_on() -> None:
         return found is not None and found.state != "T"
 
     try:
-        assert await child.output.more(0, 30)
-        assert await until(runs, 20)
+        assert await child.output.more(0, PATIENCE)
+        assert await until(runs, PATIENCE)
     finally:
         await child.end()
 

@@ -206,7 +206,7 @@ async def test_a_file_made_below_it_stays_and_is_shown(house: House) -> None:
         write_atomic(target, b"mine")
     assert names(box) == [".git"] and names(box, "/workspace/.git") == ["description"]
     (house.workspace / "go").touch()
-    await walled.child.wait(20)
+    await walled.child.wait(PATIENCE)
 
     said = walled.child.output.read()
     assert b"Read-only" in said and b"description" not in said
@@ -223,7 +223,7 @@ async def test_who_leaves_last_removes_what_others_made(house: House) -> None:
 
     await last.child.end()
 
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE
     while os.listdir(house.workspace) and time.monotonic() < deadline:
         await asyncio.sleep(0.01)
     assert os.listdir(house.workspace) == [] and os.listdir(notes_of(house)) == []

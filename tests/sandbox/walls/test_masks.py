@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -52,12 +51,10 @@ def test_keys_in_a_test_folder_are_masked_one_by_one(house: House, count: int) -
     (house.workspace / "certs/index.txt").write_text("index\n")
     walls = house.walls()
 
-    began = time.monotonic()
     ran = house.run("cat certs/index.txt; cat certs/*.pem; ls certs | wc -l; touch certs/new && echo wrote", walls)
 
     assert ran.text.startswith("index\n") and CANARY not in ran.text
     assert ran.text.endswith(f"\n{count + 1}\nwrote\n") and ran.text.count("Permission denied") == count
-    assert time.monotonic() - began < 20
     why = walls.explain("/workspace/certs/0.pem").read
     assert why is not None and why.why is RefusalReason.SECRET, "the true reason"
     assert walls.explain("/workspace/certs").read is None
@@ -182,11 +179,9 @@ def test_read_only_walls_mask_many_one_by_one(house: House) -> None:
     (house.workspace / "certs/index.txt").write_text("index\n")
     walls = house.walls(report=ProbeReport(level=Level.LANDLOCK))
 
-    began = time.monotonic()
     ran = house.run("cat certs/index.txt; cat certs/1.pem certs/2999.pem", walls, reads_only=True)
 
     assert ran.text.startswith("index\n") and ran.text.count("Permission denied") == 2
-    assert time.monotonic() - began < 5
 
 
 def test_the_start_says_how_many_are_masked(house: House) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import signal
@@ -13,9 +14,11 @@ import sys
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process.monitor import with_environment
@@ -114,7 +117,7 @@ def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path) -> None:
         f"report = asyncio.run(probing.probe(cache=None, within={PATIENT}))\n"
         "print(report.level, report.cause)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     for pid in with_environment(f"FAKE={tmp_path}"):
         os.kill(pid, signal.SIGKILL)
     assert done.stdout.startswith("landlock "), done
@@ -139,7 +142,7 @@ def test_a_filter_around_forge_is_named_as_the_cause() -> None:
     )
     program = base64.b64encode(filter_program()).decode()
     command = [sys.executable, "-c", load, program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     level, cause, fix = json.loads(done.stdout)
     assert level == "landlock"
     assert "filter" in cause or "namespaces" in cause
@@ -170,7 +173,7 @@ async def test_a_try_that_takes_too_long_reaches_nothing_and_is_not_kept(
 
 @needs_bwrap
 async def test_what_ended_late_was_not_tried_in_time_and_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probing, "_GONE_WITHIN_S", -1.0)  # nothing is ever gone so soon
+    monkeypatch.setattr(probing, "_GONE_WITHIN", -1.0)  # nothing is ever gone so soon
     monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)  # and only full walls are tried
     report = await probe(cache=None, within=PATIENT)
     full = result(report, Level.FULL)
@@ -178,6 +181,30 @@ async def test_what_ended_late_was_not_tried_in_time_and_is_not_missing(monkeypa
     assert full.cause == "not tried in time: G11 (ends when Forge ends)"
     assert set(full.held) == set(GUARANTEES) - {"G11"}
     assert report.cause == f"full walls were {full.cause}"
+
+
+@pytest.mark.parametrize(
+    ("within", "gone_after", "ended"),
+    [
+        (probing.WITHIN_S, 0.9, "EPERM"),
+        (probing.WITHIN_S, 2, "late"),
+        (3 * probing.WITHIN_S, 2, "EPERM"),
+        (2, 99, "done"),
+    ],
+)
+async def test_whoever_has_more_time_waits_longer_for_the_end_of_what_is_inside(
+    monkeypatch: pytest.MonkeyPatch, within: float, gone_after: float, ended: str
+) -> None:
+    seconds = itertools.count(0, 0.1)
+    now = [0.0]
+
+    class Fixture:
+        def has_live_process(self) -> bool:
+            now[0] = next(seconds)
+            return now[0] < gone_after
+
+    monkeypatch.setattr(probing, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert await probing._outlived(Fixture(), probing._GONE_WITHIN * within) == ended  # type: ignore[arg-type]
 
 
 @needs_bwrap

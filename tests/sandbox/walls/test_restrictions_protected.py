@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
@@ -93,7 +94,7 @@ async def test_walls_that_stand_at_once_do_not_undo_each_other(house: House, run
 
     assert "Read-only" in short.text and _holds(house.workspace, ".git")
     (house.workspace / "go").touch()
-    await long.child.wait(20)
+    await long.child.wait(PATIENCE)
     assert b"Read-only" in long.child.output.read()
     assert sorted(os.listdir(house.workspace)) == ["go", "late"]
 
@@ -120,7 +121,7 @@ async def test_nor_where_a_third_one_was_killed(house: House) -> None:
         await asyncio.to_thread(other.communicate)
     assert _holds(house.workspace, ".git")
     (house.workspace / "now").touch()
-    await long.child.wait(20)
+    await long.child.wait(PATIENCE)
     assert b"Read-only" in long.child.output.read()
     assert sorted(os.listdir(house.workspace)) == ["go", "now"]
 

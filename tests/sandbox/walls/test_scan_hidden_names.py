@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
@@ -89,7 +90,7 @@ def test_a_socket_of_the_host_is_masked(house: House, mode: AccessMode, monkeypa
     daemon = socket.socket(socket.AF_UNIX)
     daemon.bind("run/s")
     daemon.listen(1)
-    daemon.settimeout(20)
+    daemon.settimeout(PATIENCE)
     try:
         walls = house.walls(ZoneSpec(name="workspace", path=house.workspace, mode=mode))
         ran = house.run("python3 -c \"import socket; socket.socket(socket.AF_UNIX).connect('run/s')\"; mv run r", walls)

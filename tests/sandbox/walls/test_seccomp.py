@@ -13,6 +13,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls import seccomp
@@ -172,7 +173,7 @@ RUN = LOAD + "os.execvp(sys.argv[2], sys.argv[2:])"
 def under(level: str, code: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     program = base64.b64encode(filter_program(**LEVELS[level])).decode()
     command = [sys.executable, "-I", "-S", "-c", code, program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **options)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options)
 
 
 @pytest.mark.parametrize("level", LEVELS)

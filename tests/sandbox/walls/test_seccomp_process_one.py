@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.conftest import in_child
 
 from golem_forge.sandbox.process import child as _start  # noqa: F401 - loaded while it can be read
@@ -130,7 +131,7 @@ async def attacked(walls: Any) -> tuple[dict[str, str], list[dict[str, Any]]]:
     try:
         while b"still here" not in child.output.read():
             assert child.ending is None, child.output.read()
-            await child.output.more(child.output.size, 30)
+            await child.output.more(child.output.size, PATIENCE)
         after = facts(child.pid)
     finally:
         os.close(writer)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.walls import toolchains
 from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
@@ -304,7 +305,7 @@ def test_the_interpreter_of_a_real_virtual_environment_is_covered(machine: Machi
     versions.mkdir(parents=True)
     (versions / "own").symlink_to(sys.base_prefix)
     python = versions / "own" / "bin" / Path(os.path.realpath(sys.executable)).name
-    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "work/.venv"], check=True, timeout=60)
+    subprocess.run([python, "-m", "venv", "--without-pip", tmp_path / "work/.venv"], check=True, timeout=PATIENCE)
     found = machine.find()
     interpreter = os.path.realpath(tmp_path / "work/.venv/bin/python")
     assert any(interpreter.startswith(f"{directory}/") for directory in (*found.directories, "/usr"))
@@ -374,7 +375,7 @@ def test_looking_goes_no_deeper_than_the_managers_own_directories(
 @pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs an interpreter of the system")
 def test_an_activated_environment_keeps_its_prefix_inside_real_walls(house: Any) -> None:
     root = house.root / "home" / ".virtualenvs" / "v"
-    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(root)], check=True, timeout=60)
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(root)], check=True, timeout=PATIENCE)
     packages = next(root.glob("lib/python3*/site-packages"))
     (packages / "mine.py").write_text("found = 'canary-4711'\n")
     walls = house.walls(environ={"PATH": f"{root}/bin:/usr/bin:/bin"})

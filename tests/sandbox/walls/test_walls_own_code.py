@@ -47,7 +47,7 @@ async def main():
     verbs = {path: Verb.DELETE if (Path(zone) / path).is_symlink() else Verb.WRITE for path in paths}
     marks = [box.target(path, verb).effect().marks for path, verb in verbs.items()]
     walled = await walls.start(Job(argv=("bash", "-c", script)))
-    await walled.child.wait(50)
+    await walled.child.wait(90)
     await walled.child.end()
     after = walled.aftermath()
     changed = [tuple(path.split("/")) for path in paths]

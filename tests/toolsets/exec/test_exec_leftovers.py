@@ -80,12 +80,13 @@ async def test_a_session_that_nobody_reads_to_its_end(benches: Callable[..., Ben
 
 
 async def test_a_session_that_ends_while_nobody_waits_tells_at_once(
-    benches: Callable[..., Bench], walls: Looking
+    benches: Callable[..., Bench], walls: Looking, workspace: Path
 ) -> None:
     heard: asyncio.Queue[Aftermath] = asyncio.Queue()
     walls.on_unread(heard.put_nowait)
     bench = benches(walls=walls)
-    number = await bench.session("touch .envrc; sleep 0.5")
+    number = await bench.session("touch .envrc; until [ -e go ]; do sleep 0.02; done")
+    (workspace / "go").touch()
     after = await asyncio.wait_for(heard.get(), PATIENCE)
     assert (after.protected_created, after.leftovers) == (("/workspace/.envrc",), (HOOK,))
     assert told(await bench.stdin(number)) == (("/workspace/.envrc",), (HOOK,), True), "who reads it hears it too"

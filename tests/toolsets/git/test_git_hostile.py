@@ -248,7 +248,7 @@ async def test_a_password_in_the_address_is_shown_to_nobody(project: Project) ->
 HUNT = r"""
 env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' '\n'
 ls -la /proc/[0-9]*/fd 2>/dev/null; cat ~/.gitconfig .git/config ~/.ssh/* ~/.git-credentials 2>/dev/null
-git config --list --show-origin; git credential fill <<< $'protocol=https\nhost=localhost\n' 2>&1
+git config --list --show-origin; git credential fill <<< $'protocol=https\nhost=127.0.0.1\n' 2>&1
 find / -xdev \( -name 'agent*' -o -name '*credential*' \) -not -path '/usr/*' -not -path '/proc/*' 2>/dev/null
 echo "agent: $SSH_AUTH_SOCK"; ssh-add -l 2>&1; true
 """

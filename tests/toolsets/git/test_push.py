@@ -160,10 +160,10 @@ async def test_a_blocked_ref_blocks_a_push_of_several(project: Project) -> None:
 
 async def test_a_rule_about_a_host_does_not_cover_a_push_but_blocks_it(project: Project) -> None:
     port = project.url.split(":")[2].split("/")[0]
-    rules(f"  - {{host: localhost, ports: [{port}], verdict: preApproved}}\n")
+    rules(f"  - {{host: 127.0.0.1, ports: [{port}], verdict: preApproved}}\n")
     await project.push()
     assert len(project.asked) == 1
-    rules(f"  - {{host: localhost, ports: [{port}], verdict: blocked, reason: not this host}}\n")
+    rules(f"  - {{host: 127.0.0.1, ports: [{port}], verdict: blocked, reason: not this host}}\n")
     project.commit("second")
     assert (await project.push()).status is Status.POLICY_DENIED
 

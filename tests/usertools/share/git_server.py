@@ -17,24 +17,32 @@ from tests.deadlines import PATIENCE
 
 @contextmanager
 def git_server(root: Path, login: str = "", moved_to: str = "") -> Iterator[tuple[str, dict[str, str]]]:
-    """`https://localhost:PORT` over the repositories below `root`, and the environment in which it is believed.
+    """`https://127.0.0.1:PORT` over the repositories below `root`, and the environment in which it is believed.
     `login`: `user:password`; without it nobody may push. `moved_to`: every request is sent on to this address."""
     certificate, key = root / "certificate.pem", root / "key.pem"
-    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
-    names = ("-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate)
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    names = ("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)
     subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=PATIENCE)
-    server = ThreadingHTTPServer(("localhost", 0), _backend(root, login, moved_to))
+    server = _Server(("127.0.0.1", 0), _backend(root, login, moved_to))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    server.socket = context.wrap_socket(server.socket, server_side=True)
+    # Each thread shakes hands for itself: a client that stands still holds up nobody else, nor the end.
+    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield f"https://localhost:{server.server_port}", {"GIT_SSL_CAINFO": str(certificate), "NO_PROXY": "*"}
+        yield f"https://127.0.0.1:{server.server_port}", {"GIT_SSL_CAINFO": str(certificate), "NO_PROXY": "*"}
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    """Has no name: for `localhost`, curl tries ::1 first, where somebody else may listen on the same port."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client does not believe the certificate, or was ended."""
 
 
 def _backend(root: Path, login: str, moved_to: str) -> type[GitBackend]:

@@ -70,7 +70,9 @@ class FileSource:
         self._error: ConfigError | None = None
         self.content = _EMPTY
         self.data = b""
-        """The bytes that were parsed, of a project's file."""
+        """The bytes that were parsed."""
+        self._is_checked = False
+        """Whether `content` is what they say."""
 
     def load(self) -> None:
         self._read(target_stamp(self._path))  # a person may keep their rules elsewhere, and link to them
@@ -94,12 +96,14 @@ class FileSource:
         self._error = None
         try:
             if stamp is None and not os.path.lexists(self._path):
-                self.content, self.data = _EMPTY, b""
+                self.content, self.data, self._is_checked = _EMPTY, b"", False
                 return
             data = read_bytes(self._path, self._name)
-            if self._origin is RuleOrigin.PROJECT:
-                self.data = data
+            if self._is_checked and data == self.data:  # written just now, and not changed since
+                return
+            self.data, self._is_checked = data, False
             self.content = checked_rules(self._values.read(data, self._name), self._origin)
+            self._is_checked = True
         except ConfigError as error:
             self._error = error
             self._sure = False  # a file whose permissions are repaired keeps its times

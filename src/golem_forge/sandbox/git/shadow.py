@@ -251,6 +251,7 @@ class GitShadow:
         if not self._busy.acquire(blocking=False):
             return
         try:
+            began, quiet = time.time_ns(), self._is_quiet()
             self._skipped = frozenset(paths)
             with self._locked():
                 state = self._loaded()
@@ -258,7 +259,7 @@ class GitShadow:
                     IndexExchange(Sync(self._side(prefix), state, SyncPhase.BETWEEN, self._skipped)).skip_again()
                 state.told[_SKIPPED] = sorted("/".join(parts) for parts in paths)
                 self._save(state)
-            self._quiet = self._folder_times()
+            self._quiet = self._folder_times(began) if quiet else None
         finally:
             self._busy.release()
 
@@ -343,6 +344,7 @@ class GitShadow:
         self._folder_fd = None
 
     def _exchange(self, when: SyncPhase, begins: bool) -> None:
+        began = time.time_ns()
         state = self._loaded()
         before = json.dumps(_state_members(state))
         shadow = self._side("").shadow
@@ -378,7 +380,7 @@ class GitShadow:
         state.told[_LOCKED] = bool(locked)
         if json.dumps(_state_members(state)) != before:
             self._save(state)
-        self._quiet = None if locked or postponed else self._folder_times()
+        self._quiet = None if locked or postponed else self._folder_times(began)
 
     def _mounts_of(self, prefix: str) -> Iterator[GitMount]:
         there = self._real(prefix).names()
@@ -507,17 +509,17 @@ class GitShadow:
         except OSError:
             return False
 
-    def _folder_times(self) -> dict[str, int] | None:
-        """By host path. None: one of them changed just now, and may do so again within the same tick of the clock."""
+    def _folder_times(self, since: int) -> dict[str, int] | None:
+        """By host path. None: one of them changed after `since`, when somebody began to compare both sides, or within
+        the same tick of the clock. Threat: what a command commits meanwhile counts as carried over, and never is."""
         both = self._side("")
-        now = time.time_ns()
         times: dict[str, int] = {}
         for side, place in ((both.real, self.repository.git_dir), (both.shadow, self.tree)):
             top = side.look("")
             times[place] = top.st_ctime_ns if top else 0
             for folder in ("refs", "logs", "worktrees", "modules", *exchange.WRITABLE_FOLDERS[1:]):
                 times |= {f"{place}/{path}": info.st_ctime_ns for path, info in side.folders(folder)}
-        return None if any(now - each < UNSETTLED_NS for each in times.values()) else times
+        return None if any(since - each < UNSETTLED_NS for each in times.values()) else times
 
     # --- the folder in the cache
 

@@ -139,8 +139,10 @@ _TRANSIENT_CAUSES: Final = (_NOT_MADE, TOO_SLOW.cause)
 CACHE_FILE: Final = "walls.json"
 _FORMAT: Final = 5
 _LONGEST_CACHE: Final = 64 * 1024
-_GONE_WITHIN_S: Final = 1.0
-_LIVES_ON_AFTER_S: Final = 3.0
+_GONE_WITHIN: Final = 0.5
+"""Of the time that the whole try has: whoever tries again with more time waits longer for this too."""
+_LIVES_ON_AFTER_S: Final = 6.0
+"""Threat: on a busy machine the end of a process takes seconds, and what is said then of the walls is kept."""
 _HOST_MODULE: Final = "golem_forge.sandbox.walls.probe_host"
 
 
@@ -150,8 +152,7 @@ async def probe(*, cache: Path | None, within: float = WITHIN_S) -> ProbeReport:
     key = _key(bwrap)
     if cache is not None and (known := _kept(cache / CACHE_FILE, key)) is not None:
         return known
-    deadline = time.monotonic() + within
-    tried = await asyncio.gather(_full(bwrap, deadline), _landlock(deadline))
+    tried = await asyncio.gather(_full(bwrap, within), _landlock(within))
     level = next((each.level for each in tried if each.reached), Level.NONE)
     report = ProbeReport(level=level, tried=tuple(tried))
     if cache is not None and not any(each.cause.startswith(_TRANSIENT_CAUSES) for each in tried):
@@ -173,23 +174,24 @@ async def probe_with_retry(*, cache: Path | None) -> ProbeReport:
     return report
 
 
-async def _full(bwrap: str | None, deadline: float) -> LevelResult:
+async def _full(bwrap: str | None, within: float) -> LevelResult:
     if bwrap is None:
         return _not_reached(Level.FULL, NO_BWRAP)
-    return await _try(Level.FULL, bwrap, deadline)
+    return await _try(Level.FULL, bwrap, within)
 
 
-async def _landlock(deadline: float) -> LevelResult:
+async def _landlock(within: float) -> LevelResult:
     version = landlock.landlock_abi()
     if version < 3:
         return _not_reached(Level.LANDLOCK, OLD_LANDLOCK if version else NO_LANDLOCK)
-    return await _try(Level.LANDLOCK, None, deadline)
+    return await _try(Level.LANDLOCK, None, within)
 
 
-async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
+async def _try(level: Level, bwrap: str | None, within: float) -> LevelResult:
+    deadline = time.monotonic() + within
     try:
         with ProbeFixture(level) as fixture:
-            return await _run_attempts(fixture, bwrap, deadline)
+            return await _run_attempts(fixture, bwrap, deadline, _GONE_WITHIN * within)
     except TimeoutError:
         return _untried(level, tuple(GUARANTEES))
     except (OSError, ValueError, KeyError) as error:
@@ -197,7 +199,7 @@ async def _try(level: Level, bwrap: str | None, deadline: float) -> LevelResult:
         return _not_reached(level, ProbeFailure(f"{_NOT_MADE} ({what})", "Run 'forge doctor'."))
 
 
-async def _run_attempts(fixture: ProbeFixture, bwrap: str | None, deadline: float) -> LevelResult:
+async def _run_attempts(fixture: ProbeFixture, bwrap: str | None, deadline: float, gone_within: float) -> LevelResult:
     host = await _start_host(fixture, bwrap)
     try:
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
@@ -216,7 +218,7 @@ async def _run_attempts(fixture: ProbeFixture, bwrap: str | None, deadline: floa
         with contextlib.suppress(ProcessLookupError):
             host.kill()
         await host.wait()
-    found["G11"] = found.get("G11", {}) | {"outlive Forge": await _outlived(fixture) if lived else _LATE}
+    found["G11"] = found.get("G11", {}) | {"outlive Forge": await _outlived(fixture, gone_within) if lived else _LATE}
     ways = {True: "EPERM", False: "done", None: _LATE}
     found["G12"] |= {f"whole tree {index}": ways[held] for index, held in enumerate(answer["limits"])}
     return _evaluate(fixture, found)
@@ -243,14 +245,14 @@ def _all_refused(name: str, attempts: Mapping[str, str], but: str = "") -> bool:
     return bool(attempts) and ways <= _REFUSALS.get(name, _REFUSED)
 
 
-async def _outlived(fixture: ProbeFixture) -> str:
+async def _outlived(fixture: ProbeFixture, gone_within: float) -> str:
     """How it ended that what is inside lives on when Forge is killed. Gone after all, but late, is a slow machine."""
     begun = time.monotonic()
     while fixture.has_live_process():
-        if time.monotonic() > begun + _LIVES_ON_AFTER_S:
+        if time.monotonic() > begun + max(gone_within, _LIVES_ON_AFTER_S):
             return "done"
         await asyncio.sleep(0.01)
-    return "EPERM" if time.monotonic() <= begun + _GONE_WITHIN_S else _LATE
+    return "EPERM" if time.monotonic() <= begun + gone_within else _LATE
 
 
 async def _start_host(fixture: ProbeFixture, bwrap: str | None) -> asyncio.subprocess.Process:
@@ -350,7 +352,7 @@ _UNREACHABLE: Final = -1
 """As every argument: a call that nothing refuses fails by another name, and does no harm."""
 
 _PREFIX: Final = "forge-probe-"
-_LOCKED_WITHIN_S: Final = 2.0
+_LOCKED_WITHIN_S: Final = 60.0
 """After so long a probe that lives has locked its directory."""
 _LONGEST_PLACE: Final = 60
 """The name of a socket has 107 bytes."""

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-LONGER_THAN_A_PROBE_S = 10
+LONGER_THAN_A_PROBE_S = 60
 NOBODY = 0x7FFFFFFE
 """The number of no user and no process group."""
 _libc = ctypes.CDLL(None, use_errno=True)
