@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.deadlines import within
 from tests.ui.web.bench import browsing, until
 from tests.ui.web.person import Person
@@ -18,7 +17,7 @@ from tests.ui.web.stage import calls
 from golem_forge import ToolResult, tool
 from golem_forge.tools.tool import Tool
 
-pytestmark = [browsing, pytest.mark.timeout(240)]
+pytestmark = browsing
 
 IMAGE = '<img src=x onerror="window.hacked = 1">'
 SCRIPT = "<script>window.hacked = 1</script>"

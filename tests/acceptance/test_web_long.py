@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import pytest
 from tests.ui.web.bench import browsing, until
 from tests.ui.web.person import Person
 
 from golem_forge import tool
 from golem_forge.core.calls import ToolCall
 
-pytestmark = [browsing, pytest.mark.timeout(240)]
+pytestmark = browsing
 
 EVENTS = 10_000
 MOST_TOLD = 600

@@ -19,7 +19,7 @@ from golem_forge import ToolContext, tool
 from golem_forge.agent.files.worker import Worker
 from golem_forge.ui.web.api import settings
 
-pytestmark = [browsing, pytest.mark.timeout(240)]
+pytestmark = browsing
 
 AREAS = {
     "Tools": "Push to Remote",

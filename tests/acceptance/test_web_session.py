@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import pytest
 from tests.ui.web.bench import PATIENCE, browsing, until
 from tests.ui.web.person import APPROVE, EDITED, Person
 from tests.ui.web.stage import WORKSPACE, calls
@@ -17,7 +16,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Request
 from golem_forge.agent.model.scripted import Turn
 
-pytestmark = [browsing, pytest.mark.timeout(240)]
+pytestmark = browsing
 
 ANSWER = """## What I did
 

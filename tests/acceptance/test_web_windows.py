@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from tests.ui.web.bench import browsing, until
 from tests.ui.web.person import APPROVE, DENY, EDITED, Person
 from tests.ui.web.stage import calls
@@ -19,7 +18,7 @@ from tests.ui.web.stage import calls
 from golem_forge import tool
 from golem_forge.agent.model.scripted import Turn
 
-pytestmark = [browsing, pytest.mark.timeout(240)]
+pytestmark = browsing
 
 
 AWAY = re.compile("The server does not answer")

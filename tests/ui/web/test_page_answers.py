@@ -15,7 +15,7 @@ from tests.ui.web.test_page_cards import question, request
 
 from golem_forge import tool
 
-pytestmark = [browsing, pytest.mark.timeout(60)]
+pytestmark = browsing
 
 
 async def test_nothing_that_comes_moves_a_card_that_waits(staged: Any, windows: Any) -> None:

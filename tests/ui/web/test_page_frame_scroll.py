@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.ui.web.bench import browsing
 from tests.ui.web.person import Person
 from tests.ui.web.stage import calls
 
 from golem_forge import tool
 
-pytestmark = [browsing, pytest.mark.timeout(120)]
+pytestmark = browsing
 
 KEYS = ("Alt+a", *["Tab"] * 10, "Alt+i", "Shift+Tab", "Alt+a", "End", "Alt+2", "Tab", "Tab", "Alt+1", "Alt+a")
 SIZES = ((1280, 800), (1280, 420), (900, 300), (360, 640))
