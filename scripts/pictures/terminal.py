@@ -24,7 +24,7 @@ from pictures.shop import ASKED, MENDED, Shop
 
 COLUMNS: Final = 108
 ROWS: Final = 40
-PATIENCE: Final = 60.0
+PATIENCE: Final = 90.0
 """Seconds until something counts as not happening."""
 
 _CELL: Final = 8.2
@@ -92,18 +92,21 @@ class _Session:
                 data = os.read(self.process.fd, 65536)
                 self._stream.feed(re.sub(rb"\x1b\[\d* q", b"", data))  # pyte takes the cursor's shape for text
 
-    def wait_for(self, text: str) -> None:
+    def wait_for(self, line: str, *texts: str) -> None:
+        """Until the screen ends with this line of input and the row below it, and shows the texts."""
         end = time.monotonic() + PATIENCE
-        while text not in "\n".join(self.screen.display):
+        while not self._shows(line, texts):
             if time.monotonic() > end:
                 shown = "\n".join(row.rstrip() for row in self.screen.display).rstrip()
-                raise RuntimeError(f"the terminal does not show {text!r}; it shows:\n{shown}")
+                raise RuntimeError(f"the terminal does not show {(line, *texts)}; it shows:\n{shown}")
             self.read(0.02)
-        self.read(0.1)
+
+    def _shows(self, line: str, texts: Sequence[str]) -> bool:
+        rows = [row.strip() for row in self.screen.display if row.strip()]
+        return rows[-2:-1] == [line] and rows[-1].endswith("interactive") and all(map("\n".join(rows).count, texts))
 
     def type(self, text: str) -> None:
         self.process.write(text.encode())
-        self.read(0.15)
 
     def frame(self, name: str) -> Frame:
         cursor = self.screen.cursor
@@ -123,20 +126,21 @@ def play(
     session = _Session([*command, "--model", "scripted:model.yaml"], shop, spawn)
     found: list[Frame] = []
     try:
-        session.wait_for("walls: ")
+        session.wait_for(">", "walls: ")
         found.append(session.frame("ready"))
         half = ASKED.index(".") + 1
         session.type(ASKED[:half])
+        session.wait_for(f"> {ASKED[:half]}")
         found.append(session.frame("half"))
         session.type(ASKED[half:])
+        session.wait_for(f"> {ASKED}")
         found.append(session.frame("typed"))
         session.type("\r")
-        session.wait_for("apply_patch: write")
+        session.wait_for(">", "apply_patch: write", "? help)", "context ")
         found.append(session.frame("card"))
         session.read(0.6)  # a card that has just come takes no answer
         session.type("y")
-        session.wait_for(MENDED)
-        session.read(0.3)
+        session.wait_for(">", MENDED, "/undo", "context ")
         found.append(session.frame("done"))
     finally:
         session.close()

@@ -146,7 +146,7 @@ def desk(tmp_path: Path, own_home: Path, ready_forge: Any, tried_walls: Path) ->
     for process in (process for desk in made for process in desk.started):
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()

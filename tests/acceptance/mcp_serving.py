@@ -46,7 +46,7 @@ toolsets:
     module: ./tools.py
     tools: [double, note, never, by_hand]
     approval: {tools: {double: preApproved}}
-  mcp: {servers: [echo]}
+  mcp: {servers: ["*"]}
 sandbox:
   zones:
     - {name: workspace, mode: rw}
@@ -87,10 +87,15 @@ by_hand = Tool("by_hand", "For people.", input_schema=_TEXT, mode="manual", need
 
 def served_program(bench: McpBench, worker: str = _WORKER, tools: str = _TOOLS, **servers: list[str]) -> None:
     """Native tools, module tools (`double` is free, `note` asks, `never` is blocked, `by_hand` is for people) and the
-    server `echo`, or what else is given; trusted and approved. `servers`: name → program and its arguments."""
+    server `echo`, or what else is given; trusted and approved. `servers`: name → program and its arguments, none of one
+    that is left out."""
     trusted = {"trust": "trusted", "network": False, "approval": {"default": "preApproved"}}
     bench.yaml(
-        {name: bench.ours(*program, **trusted) for name, program in {"echo": ["echo.py"], **servers}.items()},
+        {
+            name: bench.ours(*program, **trusted)
+            for name, program in {"echo": ["echo.py"], **servers}.items()
+            if program
+        },
         entry="main.worker",
         sandbox={"zones": {"workspace": {"path": ".", "mode": "rw"}}},
     )
@@ -190,7 +195,7 @@ def http_server(bench: McpBench, *words: str) -> Iterator[HttpServer]:
     finally:
         children = children_of(process.pid)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE) == 0
         assert not [child for child in children if alive(child)]
 
 
@@ -314,7 +319,7 @@ class StdioServer:
         """Closes stdin; its code, once it has ended."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return await asyncio.to_thread(self.process.wait, 30)
+        return await asyncio.to_thread(self.process.wait, PATIENCE)
 
 
 # ---- clients of others
@@ -332,7 +337,7 @@ def follow(client: str, *orders: dict[str, Any]) -> list[dict[str, Any]]:
         input=json.dumps(orders),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     found: list[dict[str, Any]] = json.loads(ran.stdout)
@@ -349,7 +354,7 @@ def inspect(bench: McpBench, *words: str) -> dict[str, Any]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert ran.returncode == 0, ran.stdout[-1500:] + ran.stderr[-1500:]
     found: dict[str, Any] = json.loads(ran.stdout)

@@ -59,7 +59,7 @@ def write(project: Path, ready_forge: Any) -> Write:
 
 
 def on_a_terminal(project: Path) -> dict[str, Any]:
-    return {"cwd": str(project), "encoding": "utf-8", "timeout": 20, "env": {**os.environ, "TERM": "dumb"}}
+    return {"cwd": str(project), "encoding": "utf-8", "timeout": PATIENCE, "env": {**os.environ, "TERM": "dumb"}}
 
 
 def finish(child: pexpect.spawn) -> int:

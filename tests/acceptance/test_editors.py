@@ -292,7 +292,7 @@ def test_a_killed_session_is_loaded_with_its_history(program: Any, marker: str) 
     editor.until_update("tool_call_update", status="in_progress")
     until((program.root / "ran").exists, "the command runs")
     editor.process.kill()
-    editor.process.wait(10)
+    editor.process.wait(PATIENCE)
     assert marked(marker, ROOM) == []
     with Editor(program) as again:
         answer = again.request("session/load", sessionId=session, cwd=str(program.root), mcpServers=[])

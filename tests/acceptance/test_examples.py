@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tests.deadlines import PATIENCE
 from tests.ui.terminal.screen import Terminal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -89,7 +90,7 @@ def run_the_workflow(example: Any, ready_forge: Any, commands: str) -> subproces
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -189,14 +190,14 @@ def test_the_analyst_makes_a_tool_that_stays(copied: Callable[[str], Any]) -> No
         terminal.wait_for("August was best with 290")
         terminal.settle()
         terminal.enter("/exit")
-        assert terminal.wait_end(20) == 0
+        assert terminal.wait_end() == 0
     words = ("tools", "run", "sum-by", "--file", "/data/sales.csv", "--column", "item")
     again = example.forge(*words, "--approval", "approve_all")
     assert (again.returncode, again.stdout) == (0, "mug\t510\nplate\t290\n"), again.stderr
 
 
 def approve(terminal: Terminal, tool: str) -> None:
-    terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), 20, anywhere=False)
+    terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), anywhere=False)
     terminal.settle(0.05)
     terminal.send("y")
     terminal.wait_for(re.compile(rf"^[✓✗] {tool}", re.MULTILINE))
@@ -223,7 +224,7 @@ def test_only_a_person_acts_on_the_runbook(copied: Callable[[str], Any]) -> None
         terminal.wait_for("Both services run again.")
         terminal.settle()
         terminal.enter("/exit")
-        assert terminal.wait_end(20) == 0
+        assert terminal.wait_end() == 0
     assert state(example.root) == {"web": "running", "database": "running"}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
+from tests.deadlines import LONG, PATIENCE
 
 from golem_forge import open_session
 from golem_forge.agent.trust import trust_store
@@ -204,7 +204,8 @@ async def test_a_hook_that_fails_refuses_the_call(
     place: Place, asked: Callable[..., Any], approval: str, text: str, why: str
 ) -> None:
     tool = place.program("check", text)
-    place.own({"on": "before_call", "tools": ["write_file"], "run": tool, "timeout_s": 2})
+    seconds = 2 if why == "took longer than" else LONG
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool, "timeout_s": seconds})
     ask = asked({"approved": True})
     async with place.session(approval, approval_callback=ask) as session:
         outcome = await session.call(*WRITE)

@@ -81,7 +81,7 @@ def effects(program: Any) -> list[int]:
 
 def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(PATIENCE)
 
 
 def go_on(program: Any, *words: str) -> Any:
@@ -216,6 +216,7 @@ def test_killed_again_and_again_while_the_journal_is_written(desk: Callable[...,
         first = 1 + number * CALLS
         calls = [{"tool": "apply_patch", "args": {"input": _patch(first + at)}} for at in range(CALLS)]
         turns = [{"calls": calls[at : at + 4]} for at in range(0, CALLS, 4)]
+        turns.append({"say": "It does not end by itself.", "until": "never"})
         program.write(**{"s.yaml": json.dumps({"turns": turns})})
         resume = ("--resume", "last") if number else ()
         process = program.start(

@@ -213,7 +213,7 @@ async def test_a_tool_that_nobody_trusts_as_it_is_names_the_command_that_activat
 
 
 async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
-    server: HttpServer, bench: McpBench
+    tmp_path: Path, tried_walls: Path, ready_forge: Any
 ) -> None:
     """Creating and activating a user tool while a client is connected → list_changed within 2 s, new tool listed."""
     heard, listening = asyncio.Event(), asyncio.Event()
@@ -222,26 +222,26 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
         if getattr(message, "method", "") == "notifications/tools/list_changed":
             heard.set()
 
-    async with server.client(LEGACY, listening=listening, message_handler=hear) as old, server.client(MODERN) as new:
-        await asyncio.wait_for(listening.wait(), PATIENCE)
-        with within(30):
-            while "echo__echo" not in (names := {tool.name for tool in (await old.list_tools()).tools}):
-                await asyncio.sleep(0.1)
-        assert "later" not in names
-        await asyncio.sleep(1)  # the tools of `echo` are announced too, if nobody listed them before
-        heard.clear()
-        async with new.listen(tools_list_changed=True) as stream:
-            changes = asyncio.create_task(anext(aiter(stream)))
-            user_tool(bench, "later")
-            await asyncio.sleep(1)
-            assert not heard.is_set() and not changes.done(), "a tool that nobody activated is nobody's business"
-            await asyncio.to_thread(activate, bench, "later")
-            with within(2):
-                await heard.wait()
-                await changes
-        for client in (old, new):
-            assert "later" in {tool.name for tool in (await client.list_tools()).tools}
-            assert "hello again" in (await client.call_tool("later", {"who": "again"})).content[0].text
+    with (
+        serving_bench(tmp_path, tried_walls, ready_forge, echo=[]) as bench,  # its tools would be announced too
+        http_server(bench) as server,
+    ):
+        client = server.client(LEGACY, listening=listening, message_handler=hear)
+        async with client as old, server.client(MODERN) as new:
+            await asyncio.wait_for(listening.wait(), PATIENCE)
+            async with new.listen(tools_list_changed=True) as stream:
+                changes = asyncio.create_task(anext(aiter(stream)))
+                user_tool(bench, "later")
+                await asyncio.sleep(1)
+                assert "later" not in {tool.name for tool in (await old.list_tools()).tools}
+                assert not heard.is_set() and not changes.done(), "a tool that nobody activated is nobody's business"
+                await asyncio.to_thread(activate, bench, "later")
+                with within(2):
+                    await heard.wait()
+                    await changes
+            for client in (old, new):
+                assert "later" in {tool.name for tool in (await client.list_tools()).tools}
+                assert "hello again" in (await client.call_tool("later", {"who": "again"})).content[0].text
 
 
 # ---- 39

@@ -18,6 +18,7 @@ import pytest
 from tests.acceptance.test_session_commands import Typing
 from tests.agent.conftest import calls
 from tests.deadlines import PATIENCE
+from tests.machine import free_port
 
 from golem_forge import open_session
 from golem_forge.agent.session import entry_session
@@ -95,8 +96,7 @@ async def test_a_server_of_one_call_answers_the_next(session: Any) -> None:
 
 
 async def test_nobody_on_the_host_reaches_it(session: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     await serve(session, port)
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=20):
         pass

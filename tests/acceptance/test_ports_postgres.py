@@ -6,7 +6,6 @@ import asyncio
 import ctypes
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -16,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.machine import free_port
 from tests.sandbox.conftest import PLAIN_USER, in_child
 from tests.sandbox.walls.house import House, ran
 
@@ -74,8 +74,7 @@ def test_a_database_of_one_call_answers_the_next(place: Path) -> None:
 
 @pytest.fixture
 def hosts_port(place: Path) -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     programs = PROGRAMS[-1].parent
     who: dict[str, Any] = {}
     if os.geteuid() == 0:

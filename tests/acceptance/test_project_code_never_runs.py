@@ -92,7 +92,7 @@ def _real(planted: Planted, *command: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 
@@ -219,7 +219,7 @@ def test_the_client_of_a_model_finds_no_program_of_the_project(
         ready = ready_forge.start(["forge", "run", *words], cwd=tmp_path, env=environ)
         started = [running.enter_context(process) for process in (real, ready)]
         for process in started:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
             assert "Hi." in out, out + err
 
     assert planted.ran() == []

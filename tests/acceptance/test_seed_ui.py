@@ -542,7 +542,7 @@ async def test_a_prompt_answered_with_a_command_is_shown_again(opened: Callable[
             bus.emit("userInput", {**asked, "content": text})
 
     bus.on("inputPrompt", answer)
-    last = await asyncio.wait_for(golem_forge.Conversation(runtime).run(), 60)
+    last = await asyncio.wait_for(golem_forge.Conversation(runtime).run(), PATIENCE)
     assert last is not None and last.response == "One."
     assert shop.done == ["deployed prod"]
 
@@ -683,7 +683,7 @@ def test_the_integration_example_on_a_terminal(tmp_path: Path) -> None:
         ["program.py"],
         cwd=tmp_path,
         encoding="utf-8",
-        timeout=60,
+        timeout=PATIENCE,
         env=environment,
         dimensions=(40, 120),
     )

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tests.team.background import Program, until, write_call
 from tests.ui.web.bench import browsing
 from tests.ui.web.person import APPROVE, Person
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from websockets.sync import client
 
 from golem_forge.team import remote
 from golem_forge.team.remote import RemoteStore
@@ -51,6 +52,7 @@ IN_SHOP = {"vic": "viewer", "omar": "operator", "ada-s": "admin"}
 IN_BANK = {"mallory": "admin"}
 """And who has one in another project alone."""
 ROLES = {"ann": "admin", "olga": "operator", "bob": "operator", "vera": "viewer"}
+connect = partial(client.connect, open_timeout=PATIENCE)
 
 
 class Team:
@@ -183,10 +185,11 @@ def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> Non
     with connect(
         f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream", additional_headers=_bearer(team, "vera")
     ) as socket:
-        hello = json.loads(socket.recv(20))
+        hello = json.loads(socket.recv(PATIENCE))
         assert hello["session"]["answerable"] is False
         socket.send(json.dumps({"id": "1", **action}))
-        answer = next(frame for frame in iter(lambda: json.loads(socket.recv(20)), None) if frame["kind"] == "answer")
+        frames = iter(lambda: json.loads(socket.recv(PATIENCE)), None)
+        answer = next(frame for frame in frames if frame["kind"] == "answer")
         assert "may not answer" in answer["problem"]
     assert team.program.store().question(question).state == "open"  # type: ignore[union-attr]
     assert session in json.dumps(team.ask("vera", "/api/sessions")[1])
@@ -316,7 +319,7 @@ def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_th
 
         def event(type: str, of: Any = socket) -> Any:
             while True:
-                frame = json.loads(of.recv(30))
+                frame = json.loads(of.recv(PATIENCE))
                 frames.append(frame)
                 if frame["kind"] == "event" and frame["event"]["type"] == type:
                     return frame["event"]["data"]
@@ -330,7 +333,8 @@ def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_th
         event("formRequired", viewer)
         for one in (viewer, socket):
             one.send(json.dumps({"id": "1", "type": "formResponse", "data": answer}))
-        said = next(frame for frame in iter(lambda: json.loads(viewer.recv(20)), None) if frame["kind"] == "answer")
+        told = iter(lambda: json.loads(viewer.recv(PATIENCE)), None)
+        said = next(frame for frame in told if frame["kind"] == "answer")
         assert "may not answer" in said["problem"]
         assert event("formResolved")["action"] == "accept"
         assert "key" in str(event("toolResult"))
@@ -357,11 +361,11 @@ def test_a_removed_token_stops_working_at_once_and_its_socket_is_closed(team: Te
     with connect(
         f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream", additional_headers=_bearer(team, "gone")
     ) as socket:
-        assert json.loads(socket.recv(20))["kind"] == "hello"
+        assert json.loads(socket.recv(PATIENCE))["kind"] == "hello"
         team.program.forge("people", "remove", "gone")
         assert team.ask("gone", "/api/sessions")[0] == 401
         with pytest.raises(ConnectionClosed) as closed:
-            list(iter(lambda: socket.recv(10), None))
+            list(iter(lambda: socket.recv(PATIENCE), None))
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4401
     assert "not valid" in team.forge("gone", "ps", code=3)

@@ -141,7 +141,7 @@ def test_removal_here_acts_at_once_and_at_the_provider_within_the_recheck(signin
     assert [signing.ask("/api/me", each)[2]["role"] for each in (ada, bob)] == ["operator", "admin"]
     session = signing.program.queue()
     with signing.stream(session, ada) as stream:
-        assert json.loads(stream.recv(20))["kind"] == "hello"
+        assert json.loads(stream.recv(PATIENCE))["kind"] == "hello"
         rechecked = issuer.asked["/token"]
         until(lambda: issuer.asked["/token"] >= rechecked + 3)  # by the open socket alone
         assert signing.person(ada) == "ada"

@@ -19,10 +19,12 @@ import pytest
 from examples.demo import forging
 from examples.demo.forging import forge_a_tool
 from examples.demo.stage import Stage, set_up
+from tests.deadlines import PATIENCE
 from tests.ui.terminal.screen import Terminal
 
 from golem_forge import open_session
 
+pytestmark = pytest.mark.timeout(6 * PATIENCE)
 ROOT = Path(__file__).parents[2]
 DEMO = (sys.executable, "-m", "examples.demo")
 """What `make demo` runs."""
@@ -160,11 +162,10 @@ def in_order(told: Iterable[str], lines: Iterable[str]) -> list[str]:
 
 def unattended(command: Sequence[str], environ: Mapping[str, str], cwd: Path = ROOT) -> CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200
+        command, cwd=cwd, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=5 * PATIENCE
     )
 
 
-@pytest.mark.timeout(240)
 def test_without_a_terminal_it_answers_itself_and_says_so(environ: Mapping[str, str]) -> None:
     before = contents(ROOT / "examples")
 
@@ -230,13 +231,12 @@ def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], r
         terminal.enter("/git-summarize --since 2025-09-01")
         answer(terminal, "git-summarize", "y")
         terminal.wait_for(
-            re.compile(r"--since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once"),
-            20,
+            re.compile(r"--since 2025-09-01\s+✓ git-summarize since=\"2025-09-01\".* - exit 0 · approved once")
         )
         terminal.enter("/exit")
         for tool in ("stock__count", "stock__take"):
             answer(terminal, tool, "y")
-        code = terminal.wait_end(40)
+        code = terminal.wait_end()
         shown = terminal.text
     assert code == 0, shown
     assert "✓ apply_patch" in shown and "✗ soak_tests minutes=10 - interrupted" in shown
@@ -263,7 +263,7 @@ def at_a_terminal(lines: Iterable[str]) -> Iterator[str]:
 
 def answer(terminal: Any, tool: str, key: str) -> None:
     """Once the card takes keys: it names the tool only then."""
-    terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), 20, anywhere=False)
+    terminal.wait_for(re.compile(rf"^{tool}: .*Approve\? \[y/N\]", re.MULTILINE), anywhere=False)
     terminal.settle(0.05)
     terminal.send(key)
 
@@ -280,7 +280,7 @@ def test_at_a_terminal_a_tool_that_nobody_wants_is_not_made(environ: Mapping[str
         terminal.wait_for("expected 'Created custom tool'")
         terminal.settle()
         terminal.enter("/exit")
-        code = terminal.wait_end(20)
+        code = terminal.wait_end()
         shown = terminal.text
     assert code == 0, shown
     assert "git-summarize did not come to run" in shown and "tools: []" in shown

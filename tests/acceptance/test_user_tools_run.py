@@ -226,7 +226,7 @@ def test_c26_parameters_may_have_forges_own_names(bench: Bench) -> None:
         async with bench.session() as session:
             assert (await run(session, "odd", given)).text == flags
             assert (await session.call("odd", given)).text == flags
-            assert (await run(session, "odd", {"timeout": 9}, timeout=5)).text == "--timeout=9\n"
+            assert (await run(session, "odd", {"timeout": 9}, timeout=LONG)).text == "--timeout=9\n"
 
     asyncio.run(both())
 

@@ -3,7 +3,7 @@
 A ```console block holds commands (`$ forge …`, further lines of one `> …`) and what they print. All blocks of a page
 run in one shell, in order, in a new project directory with an empty home; stderr is printed like stdout. In what is
 expected, `…` stands for any text within a line, and a line that is only `…` for any number of lines. Times, ids and
-milliseconds are never compared, nor is the width of a table's columns.
+how long something took are never compared, nor is the width of a table's columns.
 
     python tests/docs/transcripts.py docs/start.md       prints the page's commands with what they really print
 """
@@ -28,6 +28,10 @@ _CALL = Path(__file__).with_name("ready_call.py")
 _END = "\x1eend of command\x1e"
 
 _DIFFERS = (
+    (
+        re.compile(r"(\(|answers after |success in |Wall time: |\btook +)(?:(?:…|\d+(?:\.\d+)?) m?s|\d+ min \d+ s)\b"),
+        r"\1<took>",
+    ),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?(\.\d+Z)?"), "<time>"),
     (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{12})\b"), "<id>"),
     (re.compile(r"(?<=\s)\d+\.\d(?= |$)"), "<ms>"),

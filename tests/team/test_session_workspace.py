@@ -90,7 +90,6 @@ def test_a_batch_gives_each_session_a_branch_and_leaves_the_checkout_alone(
 
 
 FREE_WRITES = "sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: preApproved, delete: ask}}}}\n"
-LEASE_S = 1.5
 
 
 class TwoMachines:
@@ -113,14 +112,13 @@ class TwoMachines:
         return workspaces_folder(self.program.home) / session / "tree"
 
     def start(self, home: Path | None = None) -> Any:
-        return self.program.start_quick_runner(LEASE_S, FORGE_HOME=str(home or self.program.home))
+        return self.program.start_quick_runner(sweep_s=0.5, FORGE_HOME=str(home or self.program.home))
 
     def dies(self, runner: Any) -> None:
         """With its lease: how long a successor waits for that is told elsewhere (test_runner)."""
         runner.kill()
         runner.wait()
-        with self.program.store().database.transaction() as connection:
-            connection.execute("UPDATE sessions SET lease_until = 0 WHERE lease_until > 0")
+        self.program.end_leases()
 
     def kept(self, session: str, path: str) -> str:
         return git("show", f"refs/forge/{session}:{path}", cwd=self.origin)
@@ -149,7 +147,7 @@ def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str
     )
     session = machines.queue()
     first = machines.start()
-    until(lambda: (machines.tree(session) / "effects.txt").exists(), 30, program.logs)
+    until(lambda: (machines.tree(session) / "effects.txt").exists(), or_else=program.logs)
     machines.dies(first)
     if where == "clone gone":
         shutil.rmtree(workspaces_folder(program.home))
@@ -203,7 +201,7 @@ def test_after_a_clean_turn_nothing_is_lost_and_an_old_clone_never_counts(machin
         program.store().answer(question.id, {"approved": False}, "ada", "test")
         runner = machines.start(home)
         if home == machines.other:
-            until(lambda: program.store().find(session).waits_for and program.store().questions(), 30, program.logs)
+            until(lambda: program.store().find(session).waits_for and program.store().questions(), or_else=program.logs)
             runner.kill()
     assert program.wait_for(session, "finished", "failed").state == FINISHED
     assert machines.kept(session, "b.txt") == "second"
@@ -239,11 +237,12 @@ def test_a_push_that_fails_is_told_in_ps_and_journal_and_the_clone_stays(machine
 
 def test_files_that_cannot_be_checkpointed_are_told_and_stay(machines: TwoMachines) -> None:
     program = machines.program
-    program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": 1}}]}, {"say": "done"})
+    program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "gate": "acted"}}]}, {"say": "done"})
     session = machines.queue()
     machines.start()
-    until(lambda: (machines.tree(session) / "effects.txt").exists(), 30, program.logs)
+    until(lambda: (machines.tree(session) / "effects.txt").exists(), or_else=program.logs)
     shutil.rmtree(machines.tree(session).with_name("repository"))
+    (machines.tree(session) / "acted").touch()
     program.wait_for(session, "finished")
     rows = json.loads(program.forge("ps", "--all", "--json"))
     assert rows[0]["notice"].startswith("The files are not checkpointed: git could not")
@@ -255,14 +254,16 @@ def test_a_runner_that_drains_checkpoints_what_it_hands_over(machines: TwoMachin
     program = machines.program
     program.play(
         {"calls": [write_call("/work/b.txt", "new\n")]},
-        {"calls": [{"tool": "effect", "args": {"name": "slow", "wait": 1}}]},
+        {"calls": [{"tool": "effect", "args": {"name": "slow", "gate": "acted"}}]},
         {"calls": [{"tool": "read_file", "args": {"path": "/work/effects.txt"}}]},
         {"say": "done", "expect": ["slow"]},
     )
     session = machines.queue()
     first = machines.start()
-    until(lambda: (machines.tree(session) / "effects.txt").exists(), 30, program.logs)
+    until(lambda: (machines.tree(session) / "effects.txt").exists(), or_else=program.logs)
     first.send_signal(signal.SIGTERM)
+    until(lambda: [each for each in program.store().runners() if each["draining"]])
+    (machines.tree(session) / "acted").touch()
     first.wait()
     machines.start(machines.other)
     assert program.wait_for(session, "finished", "failed").state == FINISHED

@@ -149,12 +149,13 @@ def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program,
 
 def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program: Program) -> None:
     program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 20}}]}, {"say": "done"})
-    killed = program.start_quick_runner(1.5)
+    killed = program.start_runner()
     session = program.queue()
     until(program.effects)
     killed.kill()
     killed.wait()
-    program.start_quick_runner(1.5)
+    program.end_leases()
+    program.start_runner()
     program.wait_for(session, "finished")
     told = "A runner ended in the middle of these calls, so they may have run: effect."
     assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
@@ -164,13 +165,16 @@ def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program
 
 def test_the_log_of_the_store_names_the_session_and_says_which_call_waits(program: Program) -> None:
     calls = [write_call("/work/a.txt", "x")]
-    program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 3}}]}, {"calls": calls}, {"say": "done"})
+    program.play(
+        {"calls": [{"tool": "effect", "args": {"name": "n1", "gate": "seen"}}]}, {"calls": calls}, {"say": "done"}
+    )
     session = program.queue()
     program.start_runner()
     until(program.effects)
     header, row = program.forge("log", "--store").splitlines()
     assert "SESSION" in header and session[:12] in row
     assert "running" in row, "and not that it may have run"
+    program.open_gate("seen")
     program.wait_for(session, "waiting")
     done, asked = program.forge("log", "--store").splitlines()[1:]
     assert "success" in done
@@ -182,6 +186,7 @@ def test_the_log_of_the_store_names_the_session_and_says_which_call_waits(progra
     assert "SESSION" not in program.forge("log", "--session", session[:12])
     assert "waits" in program.forge("log", "sessions", "--store")
     program.forge("stop", session[:12])
+    program.wait_for(session, "stopped")
     assert "waits" not in program.forge("log", "--store")
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE, ever_longer, within
 
+from golem_forge.core.text import duration
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport
@@ -105,7 +106,7 @@ async def test_one_line_a_case_and_a_summary(bench: Bench) -> None:
     results = await bench.run(GREET, HELLO)
     assert [one.ok for one in results] == [True, False, False]
     good, bad, wrong = (one.line for one in results)
-    assert good == f"ok greets ({results[0].duration_ms} ms)"
+    assert good == f"ok greets ({duration(results[0].duration_ms)})"
     assert bad == 'FAIL test 2: stdout: expected "Hello Ada\\n", got "Hello \\n"'
     assert wrong.startswith("FAIL wrong: arguments: count: ")
     assert failed_tests_text("x", results) == "\n".join(("custom tool 'x' failed its tests: 2 of 3", good, bad, wrong))

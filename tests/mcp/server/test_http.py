@@ -82,7 +82,7 @@ class TestDoor:
         headers = {"Content-Type": "application/json", "MCP-Protocol-Version": version, **ACCEPT}
         async with serving() as served:
             big: Any = pieces() if chunked else b" " * ((4 << 20) + 1)
-            with contextlib.suppress(httpx2.WriteError):
+            with contextlib.suppress(httpx2.TransportError):
                 assert (
                     await served.http.post(served.url, content=big, headers={**served.headers, **headers})
                 ).status_code == 413

@@ -98,14 +98,18 @@ def test_text_is_sent_once_and_messages_do_not_run_together(program: Any) -> Non
 
 
 def test_live_output_replaces_and_is_throttled(program: Any) -> None:
-    loud = "for i in $(seq 1 40); do echo line $i; sleep 0.02; done; head -c 30000 /dev/zero | tr '\\\\0' x"
+    more = "until [ -e heard ]; do sleep 0.01; done; for i in $(seq 2 40); do echo line $i; sleep 0.02; done"
+    loud = f"echo line 1; {more}; head -c 30000 /dev/zero | tr '\\\\0' x"
     with Editor(program) as editor:
         session = editor.new()
         editor.use_script(
             session, s=f'turns: [{{calls: [{{tool: exec_command, args: {{cmd: "{loud}"}}}}]}}, {{say: ok}}]\n'
         )
         began = time.monotonic()
-        editor.prompt(session, "go")
+        asked = editor.begin_prompt(session, "go")
+        editor.until(lambda frame: "line 1\\n" in json.dumps(frame), "the first line")
+        (program.root / "heard").touch()
+        editor.result(asked)
         took = time.monotonic() - began
         live = [each for each in editor.updates("tool_call_update") if "status" not in each]
         assert 1 <= len(live) <= 5 * took + 2

@@ -40,10 +40,11 @@ class Played:
         self._clock = clock
 
     def noted(self, kind: str = "") -> list[dict[str, Any]]:
+        """Without a kind: all but the keys."""
         if not self.notes.exists():
             return []
         all_notes = [json.loads(line) for line in self.notes.read_text().splitlines()]
-        return [note for note in all_notes if not kind or note["type"] == kind]
+        return [note for note in all_notes if note["type"] == kind or (not kind and note["type"] != "key")]
 
     def wait_noted(self, kind: str, count: int = 1) -> dict[str, Any]:
         """The `count`-th action of a kind, once it was sent."""
@@ -53,6 +54,13 @@ class Played:
                 raise AssertionError(f"no {kind} number {count}: {self.noted()}\n{self.terminal.text}")
             self.terminal.pump()
         return found[count - 1]
+
+    def press(self, *keys: str) -> None:
+        """One key after the other: each is heard before the next is pressed."""
+        for key in keys:
+            heard = len(self.noted("key"))
+            self.terminal.send(key)
+            self.wait_noted("key", heard + 1)
 
     def say(self, text: str) -> None:
         self.terminal.send(text + screen.ENTER)
@@ -75,7 +83,6 @@ class Played:
             assert time.monotonic() < end, f"not on the screen: {shown!r}\n{self.terminal.visible}"
             self.pass_time(1)
             self.terminal.settle(0.05)
-        self.terminal.settle(0.03)
 
 
 @pytest.fixture

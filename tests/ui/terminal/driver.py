@@ -1,8 +1,8 @@
 """A small runtime over the real bus, RuntimeUI and terminal adapter: each line the person types is a scene to play.
 
 Every action the UI sends is noted, one JSON line each, in the file NOTES names. The file CLOCK says what time it is for
-the keyboard: `+1.5` that it is so many seconds ahead, `100.0` that it stands still, and then every key is noted once it
-was heard, and every time that the silence is over and a question gets the keyboard or not (`quiet`).
+the keyboard: `+1.5` that it is so many seconds ahead, `100.0` that it stands still, and then every time is noted that
+the silence is over and a question gets the keyboard or not (`quiet`). Every key is noted once it was heard (`key`).
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class ToldTime(KeyTiming):
     """By the file CLOCK, which is looked at again and again: nobody waits for a silence that is over there."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(self._told)
+        super().__init__(self.now)
         self._file = file
         self.runs = file.read_text().startswith("+")
 
-    def _told(self) -> float:
+    def now(self) -> float:
         return float(self._file.read_text()) + (time.monotonic() if self.runs else 0)
 
     @property
@@ -102,8 +102,9 @@ class Runtime:
         await self.adapter.initialize()
         screen = self.adapter._screen
         screen.keyboard._silence = told = ToldTime(Path(os.environ["CLOCK"]))
+        self.adapter._leaving._clock = told.now
+        screen.app.key_processor.after_key_press += lambda _: self.note("key")
         if not told.runs:
-            screen.app.key_processor.after_key_press += lambda _: self.note("key")
             self.note_silences(screen.keyboard)
         try:
             if os.environ.get("SLOW_START"):
@@ -379,10 +380,6 @@ class Runtime:
             time.sleep(0.01)
         await self.ask()
 
-    async def scene_soon(self, rest: str) -> None:
-        await asyncio.sleep(0.3)
-        await self.ask()
-
     async def scene_edit(self, rest: str) -> None:
         def check(args: Any) -> dict[str, str]:
             return {"branch": "no such branch"} if args.get("branch") == "bad" else {}
@@ -402,15 +399,16 @@ class Runtime:
 
     async def scene_hang(self, rest: str) -> None:
         """Ignores interrupts."""
+        self.note("hangs")
         while True:
             try:
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 if self.adapter.exit_requested.is_set():
                     raise
 
     async def scene_child(self, rest: str) -> None:
-        child = await asyncio.create_subprocess_exec("sleep", "30", stdin=asyncio.subprocess.DEVNULL)
+        child = await asyncio.create_subprocess_exec("sleep", "600", stdin=asyncio.subprocess.DEVNULL)
         self.note("child", pid=child.pid)
         await child.wait()
         self.ui.show_message(role="assistant", content="child is gone")

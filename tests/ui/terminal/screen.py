@@ -130,6 +130,14 @@ class Terminal:
                     return time.monotonic() - began
                 raise AssertionError(f"the command ended before {text!r} was shown\n{'-' * 40}\n{self.text}")
 
+    def wait_until(self, condition: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
+        """For what one text does not say."""
+        end = time.monotonic() + within
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {within} s: {what}\n{'-' * 40}\n{self.text}")
+            self.pump()
+
     def wait_gone(self, text: str, within: float = PATIENCE) -> None:
         """Until `text` is on no visible row any more."""
         end = time.monotonic() + within

@@ -52,9 +52,7 @@ def test_u16_lists_and_groups_nest_esc_never_answers_and_secrets_are_not_shown(p
     terminal = played.terminal
     played.say("form nested")
     terminal.wait_for("Tags 1")
-    for _ in range(3):
-        terminal.send(ESC)
-        terminal.settle(0.12)
+    played.press(ESC, ESC, ESC)
     assert played.noted("formResponse") == [] and played.noted("interrupt") == []
     field(terminal, "Tags 1", "red")
     field(terminal, "Tags 2", "blue")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ def test_u27_history_goes_across_runs_and_holds_no_secret(play: Play) -> None:
     for line in ("first line", "/log_in --pin canary-77", "/x --api_key=canary-78", "second line"):
         played.say(line)
         terminal.wait_for(f"heard: {line}" if line[0] != "/" else f"command done: {line}")
-    terminal.settle(0.05)
+    terminal.wait_for(re.compile(r"(?s)heard: second line.*\nyou>"))
     terminal.send(CTRL_D)
     assert terminal.wait_end() == 0
     file = played.home / "history"

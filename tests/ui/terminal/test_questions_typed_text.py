@@ -35,9 +35,7 @@ class Desk:
     def after(self, seconds: float, key: str = "") -> None:
         self.played.pass_time(seconds)
         if key:
-            heard = len(self.played.noted("key"))
-            self.terminal.send(key)
-            self.played.wait_noted("key", heard + 1)
+            self.played.press(key)
 
     def type(self, text: str) -> None:
         for letter in text:

@@ -27,7 +27,7 @@ def test_shift_tab_is_the_other_mode_and_the_foot_says_which(play: Play) -> None
     terminal = played.terminal
     terminal.wait_for("main · test:model · ask", anywhere=False)
     terminal.type("half a line")
-    terminal.type("\x1b[Z")
+    terminal.send("\x1b[Z")
     terminal.wait_for("main · test:model · contained", anywhere=False)
     assert [each["text"] for each in played.noted("command")] == ["/mode next"]
     terminal.wait_for("you> half a line", anywhere=False)

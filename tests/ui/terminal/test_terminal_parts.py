@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.deadlines import PATIENCE
 
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.tools.forms import derive_fields
@@ -410,5 +411,5 @@ def test_u28_without_a_terminal_the_adapter_is_the_plain_one() -> None:
 
 def test_nothing_heavy_is_loaded_before_an_adapter_for_a_terminal_is_made() -> None:
     code = "import sys, golem_forge.ui.terminal; print([m for m in ('rich', 'prompt_toolkit') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert done.stdout.strip() == "[]"

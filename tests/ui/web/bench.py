@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
+from tests.deadlines import PATIENCE
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
@@ -40,8 +41,6 @@ PAGE: Final = ROOT / "src" / "golem_forge" / "ui" / "web" / "page"
 PICTURES: Final = ROOT / "build" / "screenshots"
 WIDE: Final = (1280, 800)
 NARROW: Final = (320, 640)
-PATIENCE: Final = 40.0
-"""Seconds until something counts as not happening, on a busy machine too. No passing test waits so long."""
 
 browsing = pytest.mark.asyncio(loop_scope="session")
 
@@ -228,7 +227,7 @@ class Window:
 
     async def run(self, script: str, given: Any = None) -> Any:
         """`await window.run("async (text) => (await import('/visible.js')).visible(text)", "a")`"""
-        async with asyncio.timeout(2 * PATIENCE):  # playwright itself would wait for a busy page for ever
+        async with asyncio.timeout(PATIENCE):  # playwright itself would wait for a busy page for ever
             return await self.page.evaluate(script, given)
 
     async def close(self) -> None:

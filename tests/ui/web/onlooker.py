@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from tests.deadlines import PATIENCE
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
@@ -28,8 +29,6 @@ from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.security import LoginStore
 from golem_forge.ui.web.session_registry import SessionRegistry
 from golem_forge.ui.web.stream.watched_session import LiveSession
-
-PATIENCE = 20.0
 
 
 class Page:
@@ -126,6 +125,8 @@ class Served:
                 origin=headers.pop("Origin"),  # type: ignore[arg-type]
                 additional_headers=headers,
                 max_size=4 << 20,
+                open_timeout=PATIENCE,
+                ping_timeout=PATIENCE,
                 close_timeout=0.2,
                 **options,
             )
@@ -133,7 +134,7 @@ class Served:
         return Page(connection)
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        async with httpx2.AsyncClient(base_url=self._server.address, headers=self.headers) as client:
+        async with httpx2.AsyncClient(base_url=self._server.address, headers=self.headers, timeout=PATIENCE) as client:
             return await client.request(method, path, **options)
 
     async def close(self) -> None:

@@ -245,9 +245,9 @@ async def test_whatever_has_the_focus_has_one_ring(staged: Any, windows: Windows
     await window.open(stage.link())
     await window.sees("live")
     seen: list[list[str]] = []
-    for area in ("Alt+1", "Alt+4"):
-        await window.press(area)
-        await asyncio.sleep(0.3)
+    for keys, area in (("Alt+1", "Chat"), ("Alt+4", "Settings")):
+        await window.press(keys)
+        await window.page.locator("nav a[aria-current=page]", has_text=area).wait_for()
         for _ in range(25):
             await window.press("Tab")
             if (rings := await window.run(_RINGS)) is not None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from golem_forge.core.regex import regex
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.layout import Layout, Window
+    from prompt_toolkit.layout.screen import Screen as DrawnScreen
 
     from golem_forge.ui.terminal.adapter import TerminalAdapter
     from golem_forge.ui.terminal.menu import Menu
@@ -77,6 +79,8 @@ class Screen:
         self._width = 0
         self._resize_due: asyncio.TimerHandle | None = None
         self._height = 0
+        self._used: list[int] = []
+        """How wide each row of the live part was at most, since it was last cleared as a whole."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._output = Vt100_Output.from_pty(output, term=os.environ.get("TERM"))
         self._output.enable_cpr = False  # asking where the cursor is costs time, and some terminals never answer
@@ -279,6 +283,8 @@ class Screen:
     def _before_render(self) -> None:
         """The renderer never gives rows back by itself, and it does not say that the width changed."""
         size = self._output.get_size()
+        if self.app.renderer._last_screen is None:
+            self._used = []
         height = self.app.layout.container.preferred_height(size.columns, size.rows).preferred
         if height < self._height:
             self.app.renderer.erase()
@@ -304,18 +310,40 @@ class Screen:
         drawn, cursor = renderer._last_screen, renderer._cursor_pos
         if drawn is None or not self._width or columns >= self._width or not _REFLOWS:
             return
-        cells = [drawn.data_buffer[row] for row in range(cursor.y)]
-        widths = [max((at for at, cell in row.items() if cell.char.strip()), default=-1) + 1 for row in cells]
+        widths = _row_widths(drawn)[: cursor.y]
         further = sum(-(-max(width, 1) // columns) - 1 for width in widths) + cursor.x // columns
         # Row by row: a terminal may keep what is cleared from the first row on as if it had been scrolled away.
         self._output.write_raw("\r\x1b[J" + "\x1b[A\x1b[2K" * (cursor.y + further))
         self._output.flush()
         renderer.reset(leave_alternate_screen=False)
 
+    def _clear_rests(self) -> bool:
+        """Draws the live part anew where a row above the cursor became shorter. True: it did. tmux counts the end that
+        was cleared as part of the row, so it would break a row in two that `_erase_reflowed` takes for one."""
+        renderer = self.app.renderer
+        if renderer._last_screen is None or not _REFLOWS:
+            return False
+        widths = _row_widths(renderer._last_screen)
+        self._used = [max(pair) for pair in zip_longest(widths, self._used, fillvalue=0)]
+        above = slice(renderer._cursor_pos.y)
+        if widths[above] == self._used[above]:
+            return False
+        renderer.erase(leave_alternate_screen=False)
+        self.app._redraw()
+        return True
+
     def _after_render(self) -> None:
         self._drawn.set()
+        if self._clear_rests():
+            return
         if not self._above:
             self.keyboard.was_drawn()
+
+
+def _row_widths(drawn: DrawnScreen) -> list[int]:
+    """Columns of each row up to its last character that is seen."""
+    rows = (drawn.data_buffer[row] for row in range(drawn.height))
+    return [max((at for at, cell in row.items() if cell.char.strip()), default=-1) + 1 for row in rows]
 
 
 _ESCAPES: Final = regex(r"\x1b\[[0-9;]*m")

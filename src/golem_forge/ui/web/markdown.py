@@ -403,6 +403,7 @@ def _text_token(words: str) -> Token:
 MAX_CODE: Final = 100_000
 _MAX_CODE_LINE: Final = 2_000
 _MAX_SECONDS: Final = 0.25
+"""Of the processor: what is shown, and kept, does not depend on what else the machine does."""
 _MAX_CODE_HTML: Final = 400_000
 _CACHED: Final = 64
 _CACHED_CODE: Final = 20_000
@@ -473,9 +474,9 @@ def _token_spans(text: str, name: str) -> str:
     if lexer is None:
         return escape_code(text)
     shown: list[str] = []
-    done, size, limit = 0, 0, time.monotonic() + _MAX_SECONDS
+    done, size, limit = 0, 0, time.thread_time() + _MAX_SECONDS
     for at, kind, part in lexer.get_tokens_unprocessed(text):
-        if at != done or size > _MAX_CODE_HTML or time.monotonic() > limit:
+        if at != done or size > _MAX_CODE_HTML or time.thread_time() > limit:
             break  # `at`: a lexer that leaves something out is not believed
         done += len(part)
         marked = _token_class(kind)

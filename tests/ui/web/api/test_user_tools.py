@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
+
+import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge import tool
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.api import user_tools
 from golem_forge.usertools.store import ToolStore
 
 pytest_plugins = ("tests.ui.web.asking",)
@@ -100,15 +105,24 @@ async def test_a_yes_is_to_the_files_that_were_shown_and_then_the_tool_runs_unas
 
 
 async def test_failing_tests_and_missing_ones_are_refused_in_their_own_words(
-    sessions: Any, forge_home: ForgeHome
+    sessions: Any, forge_home: ForgeHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = f"import time\ntime.sleep(0.3)\n{GREET}"
-    write_tool(forge_home, source=slow, tests=[GREETS | {"expect": {"stdout": "Good day\n"}}])
+    activate, gate = user_tools._activate, threading.Event()
+
+    async def activate_later(*given: Any) -> str:
+        gate.wait(PATIENCE)  # in a thread of its own
+        return await activate(*given)
+
+    monkeypatch.setattr(user_tools, "_activate", activate_later)
+    write_tool(forge_home, tests=[GREETS | {"expect": {"stdout": "Good day\n"}}])
     asked = await sessions(toolsets=FILES)
     digest = (await asked.get("tools/greet"))["own"]["digest"]
-    twice = (asked.post("tools/greet/activate", {"digest": digest}, status=409) for _ in range(2))
-    problems = sorted([each["problem"] for each in await asyncio.gather(*twice)])
-    assert problems[0].startswith("It is being activated already") and "greets" in problems[1]
+    path = "tools/greet/activate"
+    both = {asyncio.create_task(asked.post(path, {"digest": digest}, status=409)) for _ in range(2)}
+    [refused], [waits] = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    gate.set()
+    assert (await refused)["problem"].startswith("It is being activated already")
+    assert "greets" in (await waits)["problem"]
     own = (await asked.get("tools/greet"))["own"]
     assert own["code"] == "tests_failed" and own["state"] != "active"
     await asked.post("tools/greet/deny", {"digest": digest})

@@ -518,7 +518,10 @@ async def test_a_page_that_floods_is_refused_then_closed_and_others_go_on(
         assert (await other.act("command", requestId="2", text="/help"))["ok"] is True
 
 
-async def test_actions_over_http_are_bounded_and_a_flood_of_tiny_pieces_is_cut_off(talk: Callable[..., Any]) -> None:
+async def test_actions_over_http_are_bounded_and_a_flood_of_tiny_pieces_is_cut_off(
+    talk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(security, "_BYTES_PER_SECOND", 0)
     runtime = await talk([])
     async with served(runtime) as house:
         large = {"type": "command", "data": {"requestId": "1", "text": "x" * 1_000_000}}
