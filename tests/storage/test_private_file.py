@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage import private_file
@@ -248,7 +248,8 @@ def _count_up(path: Path, times: int) -> None:
             file.write(json.dumps({"n": count + 1}))
 
 
-def test_processes_do_not_overwrite_each_other(path: Path) -> None:
+def test_processes_do_not_overwrite_each_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_file, "LOCK_SECONDS", PATIENCE)
     context = multiprocessing.get_context("fork")
     running = [context.Process(target=_count_up, args=(path, 20)) for _ in range(4)]
     for each in running:

@@ -167,9 +167,9 @@ def try_lock(handle: int, *, shared: bool = False) -> bool:
     return True
 
 
-def wait_for_lock(handle: int, name: str) -> None:
-    """Locks the open file, which texts call `name`. Raises LockTimeout after LOCK_SECONDS."""
-    end = time.monotonic() + LOCK_SECONDS
+def wait_for_lock(handle: int, name: str, seconds: float | None = None) -> None:
+    """Locks the open file, which texts call `name`. Raises LockTimeout after `seconds`, or else LOCK_SECONDS."""
+    end = time.monotonic() + (LOCK_SECONDS if seconds is None else seconds)
     while not try_lock(handle):
         if time.monotonic() > end:
             raise LockTimeout(name) from None
@@ -177,11 +177,12 @@ def wait_for_lock(handle: int, name: str) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, name: str = "") -> Iterator[None]:
-    """Holds the lock file `path`; `name` is what texts call it. Blocks the thread. Raises LockTimeout, OSError."""
+def locked(path: Path, name: str = "", *, seconds: float | None = None) -> Iterator[None]:
+    """Holds the lock file `path`; `name` is what texts call it. Blocks the thread. `seconds`: of those who hold it for
+    longer than a moment. Raises LockTimeout, OSError."""
     handle = open_lock(path)
     try:
-        wait_for_lock(handle, name or path.name)
+        wait_for_lock(handle, name or path.name, seconds)
         yield
     finally:
         os.close(handle)

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import shutil
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls import inspection
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import ZoneSpec, open_zone
+from golem_forge.storage import private_file
 
 
 @pytest.fixture(scope="module")
@@ -370,6 +372,26 @@ def test_a_commit_made_before_a_path_is_skipped_is_carried_over(
     shadow.skip({("b.txt",)})
     shadow.sync(SyncPhase.ENDED)
     assert git(repository, "log", "-1", "--format=%s", "main") == "B"
+    shadow.close()
+
+
+def test_a_command_waits_for_another_forge_that_carries_over_a_large_commit(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.01)
+    shadow, inside = in_use(repository, tmp_path, monkeypatch)
+    git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "B")
+    lock = Path(shadow.tree).parent / "lock"
+    with ThreadPoolExecutor(1) as pool:
+        with private_file.locked(lock):
+            carried = pool.submit(shadow.sync, SyncPhase.ENDED)
+            time.sleep(0.2)  # longer than others are waited for
+            assert not carried.done()
+        carried.result(PATIENCE)
+        with private_file.locked(lock):
+            shadow.skip({("a.txt",)})  # on the loop, which waits for nobody
+    assert git(repository, "log", "-1", "--format=%s", "main") == "B"
+    assert not shadow.skips({("a.txt",)})
     shadow.close()
 
 

@@ -16,6 +16,8 @@ from tests import descriptors
 from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.process import child as starting
+from golem_forge.sandbox.process import monitor, tree
 from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import ChildFd, Launch, TreeRoot
 from golem_forge.sandbox.walls.model import Streams
@@ -311,3 +313,28 @@ async def test_output_can_be_followed(run):
     with within(1):
         assert not await child.output.more(child.output.size, LONG)  # the end answers too
     assert (await child.wait()).exit_code == 0
+
+
+async def test_a_command_that_is_over_before_anybody_looks_has_run(marker, monkeypatch):
+    """What comes after its end takes long."""
+    monkeypatch.setattr(starting, "_NOTICED_WITHIN_S", 0.5)
+    over, afterwards = asyncio.Event(), asyncio.Event()
+
+    def find_late(holder) -> bool:
+        until = time.monotonic() + PATIENCE
+        while (found := monitor.process_stat(holder._outer.pid)) and found.alive and time.monotonic() < until:
+            time.sleep(0.005)
+        return False
+
+    async def long_work() -> None:
+        over.set()
+        await afterwards.wait()
+
+    monkeypatch.setattr(tree.ProcessTree, "find_root", find_late)
+    launch = launch_of(TreeRoot.NAMESPACE, "sh", "-c", "echo there", env={"MARKER": marker})
+    launch.on_exit = long_work
+    child = await start_process(launch, Streams.MERGED, stdin=None, filter=Plain)
+    assert over.is_set() and child.ending is None
+    afterwards.set()
+    assert (await child.wait(PATIENCE)).exit_code == 0
+    assert child.output.read() == b"there\n"

