@@ -10,6 +10,7 @@
 #   make foreign      servers and clients of others that the tests meet, into build/foreign
 #   make conformance  the MCP conformance suite against Forge, as server and as client; writes build/conformance.json
 #   make agentdojo    AgentDojo's calls replayed through our path, under a stated policy; writes build/agentdojo.json
+#   make local-model  twelve small tasks with a model on this machine, if one is served; writes build/local_model.json
 #   make coverage     every test, and which lines and branches of src it ran, by package; writes build/coverage.json
 #   make docs         the documentation as a site, into build/site; a link that leads nowhere is an error
 #   make reference    writes the pages of docs/reference that come from the code
@@ -40,7 +41,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test test-long test-quick read foreign conformance bench soak agentdojo coverage docs reference pictures lint format clean
+.PHONY: setup demo test test-long test-quick read foreign conformance bench soak agentdojo local-model coverage docs reference pictures lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -87,6 +88,9 @@ conformance: $(VENV)/.stamp foreign
 
 bench: $(BENCH)/.stamp
 	@$(BENCH)/bin/python -m benchmarks $(BENCH_ARGS)
+
+local-model: $(BENCH)/.stamp
+	@$(BENCH)/bin/python -m benchmarks.local_model $(MODEL_ARGS)
 
 # With PostgreSQL's own programs, on a free port: nothing of the machine's cluster is touched.
 soak: $(VENV)/.stamp

@@ -1,0 +1,154 @@
+"""`python -m benchmarks.local_model`: twelve small tasks with a model on this machine; writes build/local_model.json.
+
+    --server URL      a server that speaks chat completions; else the first one at a usual port (Ollama, llama.cpp, …)
+    --model NAME      one of its models; else the first one that it lists
+    --weights FILE    starts `llama-server` (llama.cpp), or `python -m llama_cpp.server`, with these weights instead
+
+Without a server, and without weights and a program for them, it says what is missing and ends with 0: no model is
+fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent, with at most its tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from benchmarks.local_model.agents import AGENTS, Agent
+from benchmarks.local_model.counter import Counter
+from benchmarks.local_model.tasks import TASKS, Task
+from golem_forge.agent.model.local_servers import find_local_servers
+
+REPORT: Final = Path(__file__).resolve().parents[2] / "build" / "local_model.json"
+_START_S: Final = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    agent: str
+    task: str
+    done: bool
+    requests: int
+    tokens: int
+    seconds: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.local_model", description="Tasks for a small model.")
+    parser.add_argument("--server", default="", metavar="URL", help="a server that speaks chat completions")
+    parser.add_argument("--model", default="", metavar="NAME", help="one of its models")
+    parser.add_argument("--weights", type=Path, metavar="FILE", help="start llama.cpp's server with these weights")
+    parser.add_argument("--seconds", type=float, default=600, help="the most that one task may take (600)")
+    options = parser.parse_args()
+    os.nice(10)
+    with contextlib.ExitStack() as stack:
+        if options.weights:
+            if not (command := _server_command()):
+                print("skipped: neither llama-server nor the package llama-cpp-python[server] is here")
+                return 0
+            server = stack.enter_context(_started(command, options.weights))
+        elif not (server := options.server or next((each.base_url for each in find_local_servers()), "")):
+            print("skipped: no model server listens here. Start one, or name one: --server URL or --weights FILE")
+            return 0
+        model = options.model or models_of(server)[0]
+        print(f"{model} at {server}", flush=True)
+        attempts = [
+            attempt(agent, task, server, model, options.seconds)
+            for agent in AGENTS
+            for task in TASKS
+            if _can(agent, task)
+        ]
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps({"model": model, "attempts": [asdict(each) for each in attempts]}, indent=1))
+    print(f"\n{table(attempts)}\nwritten to {REPORT.relative_to(REPORT.parent.parent)}")
+    return 0
+
+
+def _can(agent: Agent, task: Task) -> bool:
+    return not task.needs or task.needs in agent.can
+
+
+def attempt(agent: Agent, task: Task, server: str, model: str, seconds: float) -> Attempt:
+    with tempfile.TemporaryDirectory() as folder, Counter(server) as counter:
+        where = Path(folder, "project")
+        where.mkdir()
+        for name, text in task.files.items():
+            (where / name).write_text(text)
+        began = time.monotonic()
+        try:
+            answer = agent.do(task, where, counter.address, model, seconds)
+        except subprocess.TimeoutExpired:
+            answer = ""
+        took = time.monotonic() - began
+        done = task.check(where, answer)
+        result = Attempt(agent.name, task.name, done, counter.requests, round(counter.tokens), round(took, 1))
+    print(f"{'done' if done else 'not done':8}  {agent.name}: {task.name} ({took:.0f} s)", flush=True)
+    return result
+
+
+def table(attempts: Sequence[Attempt]) -> str:
+    """One line an agent; then the tasks that all of them could try, which are compared."""
+    agents = list(dict.fromkeys(each.agent for each in attempts))
+    shared = set.intersection(*({each.task for each in attempts if each.agent == agent} for agent in agents))
+    lines = [f"{'':32}{'done':>9}{'requests':>10}{'tokens':>10}{'seconds':>9}"]
+    for title, tasks in (("every task", {each.task for each in attempts}), (f"the {len(shared)} that all can", shared)):
+        lines.append(title)
+        for agent in agents:
+            own = [each for each in attempts if each.agent == agent and each.task in tasks]
+            done = f"{sum(each.done for each in own)} of {len(own)}"
+            sent = f"{sum(each.requests for each in own):>10}{sum(each.tokens for each in own):>10,}"
+            lines.append(f"  {agent:30}{done:>9}{sent}{sum(each.seconds for each in own):>9.0f}")
+    return "\n".join(lines)
+
+
+def models_of(server: str) -> list[str]:
+    with urllib.request.urlopen(f"{server}/models", timeout=60) as answer:
+        return [str(each["id"]) for each in json.load(answer)["data"]]
+
+
+def _server_command() -> list[str]:
+    if program := shutil.which("llama-server"):
+        return [program, "--jinja", "-c", "16384", "-m"]
+    if importlib.util.find_spec("llama_cpp") is not None:
+        return [sys.executable, "-m", "llama_cpp.server", "--n_ctx", "16384", "--model"]
+    return []
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str], weights: Path) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        [*command, str(weights), "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    server = f"http://127.0.0.1:{port}/v1"
+    try:
+        for _ in range(_START_S):
+            with contextlib.suppress(OSError):
+                models_of(server)
+                break
+            if process.poll() is not None:
+                raise SystemExit(f"{command[0]} ended with {process.returncode} while it started")
+            time.sleep(1)
+        yield server
+    finally:
+        process.terminate()
+        process.wait()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
