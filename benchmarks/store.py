@@ -244,13 +244,13 @@ async def _commits(store: Store, parts: RunnerParts, leases: LeaseKeeper, progra
 @contextmanager
 def _runners(store: Store, home: Path, count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Ready to take sessions."""
-    before = len(store.runners())
+    before = len(store.runners.seen())
     words = [sys.executable, "-m", "golem_forge", "runner", "--slots", str(SLOTS)]
     environ = {**os.environ, "FORGE_HOME": str(home)}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     started = [subprocess.Popen(words, env=environ, cwd="/", **quiet) for _ in range(count)]  # type: ignore[call-overload]
     try:
-        while len(store.runners()) < before + count:
+        while len(store.runners.seen()) < before + count:
             time.sleep(0.05)
         yield started
     finally:
@@ -354,10 +354,10 @@ def _inbox(home: Path, pace: Pace) -> list[Row]:
             there = max(there, count)
             if count != FEW:
                 memory[count] = _resident(store, home)
-            store.questions(limit=FEW)
+            store.questions.rows(limit=FEW)
             began = time.perf_counter()
             for _ in range(20):
-                assert len(store.questions(limit=FEW)) == min(FEW, there)
+                assert len(store.questions.rows(limit=FEW)) == min(FEW, there)
             seconds[count] = (time.perf_counter() - began) / 20
             began = time.perf_counter()
             for _ in range(20):
@@ -400,6 +400,6 @@ def _resident(store: Store, home: Path) -> float:
 def _ask(store: Store, number: int) -> None:
     lease = _lease(store, {})
     wire = {"requestId": f"{number:032x}", "tool": "write_file", "risk": "medium", "effects": ["write /work/a.txt"]}
-    store.ask(lease, wire, kind="approval")
+    store.questions.ask(lease, wire, kind="approval")
     line = Append(session=lease.id, epoch=lease.epoch, first=1, lines=(b'{"n":1}\n',))
     assert store.park(lease, line, seen=1, waits_for="write_file")

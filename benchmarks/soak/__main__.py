@@ -171,7 +171,7 @@ def _check_journals(soak: Machine, ledger: Ledger) -> list[str]:
 
 
 def _check_answers(soak: Machine, told: Counter[str]) -> list[str]:
-    answered = len(soak.store.questions(state="answered", limit=1_000_000))
+    answered = len(soak.store.questions.rows(state="answered", limit=1_000_000))
     soak.counts.update({"questions answered": answered, "answers too late": told["too late"]})
     if not told["counted"] <= answered <= told["counted"] + told["unknown"]:
         return [f"answers that counted: {told['counted']} (+ {told['unknown']} unknown) for {answered} questions"]
@@ -250,9 +250,9 @@ def answer_all(person: str) -> None:
     os.set_blocking(sys.stdin.fileno(), False)
     while sys.stdin.buffer.read(1) is None:
         try:
-            for question in store.questions(limit=50):
+            for question in store.questions.rows(limit=50):
                 try:
-                    store.answer(question.id, {"approved": chance.random() < 0.9}, person, "soak")
+                    store.questions.answer(question.id, {"approved": chance.random() < 0.9}, person, "soak")
                     told["counted"] += 1
                 except StoreUnavailable:
                     told["unknown"] += 1

@@ -490,7 +490,7 @@ def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Pa
         store = program.store()
         (session,) = [row.id for row in store.sessions()]
         program.wait_for(session, "waiting")
-        (question,) = store.questions()
+        (question,) = store.questions.rows()
         shown = program.forge("inbox", question.id[:12])
         assert "write /work/b.txt" in shown and "The reviewer 'review' said unsure: b is not mine" in shown
         assert not (program.folder / "work" / "b.txt").exists()
@@ -499,9 +499,9 @@ def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Pa
         assert sorted(path.name for path in (program.folder / "work").iterdir()) == [f"{name}.txt" for name in names]
         assert "answered by reviewer review" in program.forge("log", "--session", session[:12])
     finally:
-        for runner in program.store().runners():
+        for runner in program.store().runners.seen():
             os.kill(runner["pid"], signal.SIGTERM)
-        until(lambda: not program.store().runners())
+        until(lambda: not program.store().runners.seen())
         program.close()
 
 

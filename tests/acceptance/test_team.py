@@ -126,7 +126,7 @@ class Team:
 
     def question(self, session: str) -> str:
         store = self.program.store()
-        return str(until(lambda: store.questions(session=session), or_else=self.program.logs)[0].id)
+        return str(until(lambda: store.questions.rows(session=session), or_else=self.program.logs)[0].id)
 
     def close(self) -> None:
         self.server.terminate()
@@ -191,7 +191,7 @@ def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> Non
         frames = iter(lambda: json.loads(socket.recv(PATIENCE)), None)
         answer = next(frame for frame in frames if frame["kind"] == "answer")
         assert "may not answer" in answer["problem"]
-    assert team.program.store().question(question).state == "open"  # type: ignore[union-attr]
+    assert team.program.store().questions.get(question).state == "open"  # type: ignore[union-attr]
     assert session in json.dumps(team.ask("vera", "/api/sessions")[1])
     by_vera = refused()[: -len(before) or None]
     assert len(by_vera) == len(tried) + 5 + 1
@@ -213,7 +213,7 @@ def test_four_eyes_from_another_machine_and_the_record_says_who(team: Team) -> N
     first = team.question(session)
     team.forge("bob", "inbox", "answer", first[:12], "--approve")  # of risk medium: below four_eyes
     store = team.program.store()
-    second = until(lambda: [each for each in store.questions(session=session) if each.id != first])[0]
+    second = until(lambda: [each for each in store.questions.rows(session=session) if each.id != first])[0]
     assert second.risk == "high"
     assert "/work/a.txt" in team.forge("vera", "inbox", second.id[:12])
     said = team.forge("bob", "inbox", "answer", second.id[:12], "--approve", code=3)
@@ -287,7 +287,7 @@ def test_more_sessions_than_one_answer_takes_are_read_in_pages(team: Team, monke
     far = RemoteStore(team.url, team.tokens["ann"])
     assert far.sessions(batch="pages", limit=1_000_000) == store.sessions(batch="pages")
     assert far.sessions(batch="pages", limit=9) == store.sessions(batch="pages", limit=9)
-    assert len(far.questions(limit=1_000_000)) == len(store.questions())
+    assert len(far.questions(limit=1_000_000)) == len(store.questions.rows())
 
 
 def test_a_program_below_the_servers_directory_is_named_from_a_machine_that_has_no_such_directory(team: Team) -> None:
@@ -347,7 +347,9 @@ def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_th
         laptop.answer_form(session, {**answer, "requestId": again["requestId"]})
         assert event("formResolved")["action"] == "accept"
     assert "Once more." in team.forge("vera", "attach", session[:12])
-    row = until(lambda: (found := team.program.store().question(form["requestId"])) and found.state != "open" and found)
+    row = until(
+        lambda: (found := team.program.store().questions.get(form["requestId"])) and found.state != "open" and found
+    )
     assert (row.state, row.person, row.door, dict(row.answer)) == ("answered", "olga", "api", {})
     until(lambda: team.program.store().find(session).state == "waiting")
     for path in (team.program.home / "state").glob("sessions.db*"):
@@ -408,7 +410,7 @@ def test_the_only_admin_is_not_removed_from_another_machine(team: Team) -> None:
 def test_an_answer_for_good_is_an_admins_and_counts_for_others_with_its_author(team: Team) -> None:
     session = team.start("bob")
     question = team.question(session)
-    row = team.program.store().question(question)
+    row = team.program.store().questions.get(question)
     assert row is not None
     always = next(each["id"] for each in row.wire["choices"] if each["scope"] == "always")
     status, said = team.ask(
@@ -430,13 +432,13 @@ def test_an_answer_for_good_is_an_admins_and_counts_for_others_with_its_author(t
     assert not (team.program.home / "remembered.yaml").exists()
     other = team.start("olga")
     store = team.program.store()
-    asked = until(lambda: store.questions(session=other))[0]
+    asked = until(lambda: store.questions.rows(session=other))[0]
     assert asked.title.startswith("delete_file")
     lines = b"".join(line for _, line in store.lines(other)).decode()
     assert "the store's rules, by ann" in lines
     assert "revoked" in team.forge("ann", "rules", "revoke", rules[0]["id"], "--store")
     third = team.start("olga")
-    assert until(lambda: store.questions(session=third))[0].title.startswith("write_file")
+    assert until(lambda: store.questions.rows(session=third))[0].title.startswith("write_file")
 
 
 def test_the_link_of_a_team_is_its_address(team: Team) -> None:
@@ -462,8 +464,8 @@ def test_an_operator_starts_only_what_the_server_offers(team: Team, body: dict[s
 @browsing
 async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: Any) -> None:
     window = await windows()
-    for open_one in team.program.store().questions():
-        team.program.store().answer(open_one.id, {"approved": False}, "ann", "test")
+    for open_one in team.program.store().questions.rows():
+        team.program.store().questions.answer(open_one.id, {"approved": False}, "ann", "test")
     session = team.start("bob")
     question = team.question(session)
     window.expects("401")
@@ -490,7 +492,7 @@ async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: An
     assert await starter.page.get_by_role("link", name="Inbox").inner_text() == "Inbox\n1"
     await Person(window).answer(APPROVE)
     store = team.program.store()
-    answered = until(lambda: (row := store.question(question)) is not None and row.state == "answered" and row)
+    answered = until(lambda: (row := store.questions.get(question)) is not None and row.state == "answered" and row)
     assert (answered.person, answered.door) == ("olga", "page")
     await starter.sees("Approved · answered by olga on the page")
     # of risk high: whoever started the session does not answer it
@@ -517,13 +519,13 @@ def asked_alike(team: Team, starter: str, *, risk: str = "low", tool: str = "wri
     wire = {"requestId": f"{number:02x}{0:030x}", "tool": tool, "risk": risk, "toolCallId": "c", "fingerprint": tool}
     wire |= {"type": "tool_call", "description": "d", "args": {}, "payload": "a.txt", "effects": ["write /work/a.txt"]}
     wire |= {"why": "w", "riskReasons": [], "choices": [], "warnings": [], "workerPath": [{"name": "main"}]}
-    return store.ask(lease, wire, kind="approval", four_eyes=1).id
+    return store.questions.ask(lease, wire, kind="approval", four_eyes=1).id
 
 
 def closed_all(team: Team) -> None:
     store = team.program.store()
-    for each in store.questions():
-        store.answer(each.id, {"approved": False}, "ann", "test")
+    for each in store.questions.rows():
+        store.questions.answer(each.id, {"approved": False}, "ann", "test")
 
 
 @browsing
@@ -557,7 +559,7 @@ async def test_an_inbox_of_many_is_narrowed_and_answered_together_on_the_page(te
     await dialog.get_by_role("button", name="Approve", exact=True).click()
     await window.sees("2 of 3 questions answered. olga is an author of this session")
     store = team.program.store()
-    assert [store.question(each).state for each in (*mine, other)] == ["answered", "answered", "open", "open"]  # type: ignore[union-attr]
+    assert [store.questions.get(each).state for each in (*mine, other)] == ["answered", "answered", "open", "open"]  # type: ignore[union-attr]
     await page.set_viewport_size({"width": 390, "height": 800})
     assert not await window.overflows()
     said = team.forge("ann", "inbox", "--risk", "critical", "--project", "shop")
@@ -565,7 +567,7 @@ async def test_an_inbox_of_many_is_narrowed_and_answered_together_on_the_page(te
     assert json.loads(team.forge("olga", "inbox", "--mine", "--json"))[0]["question"] == mine[2]
     again = asked_alike(team, "bob", number=10)
     said = team.forge("ann", "inbox", "answer", again, "--approve", "--alike")
-    assert "2 of 2 answered" in said and store.question(mine[2]).person == "ann"  # type: ignore[union-attr]
+    assert "2 of 2 answered" in said and store.questions.get(mine[2]).person == "ann"  # type: ignore[union-attr]
     closed_all(team)
 
 
@@ -786,7 +788,7 @@ def test_every_operation_by_somebody_who_has_a_role_in_one_project(team: Team) -
             status, said = team.ask(who, path, body, operation.method)
             expected = role in may and name not in STORE_WIDE_OPERATIONS
             assert (status != 403) == expected and status not in (401, 500), (name, who, status, said)
-    assert team.program.store().question(question).state in ("open", "answered", "withdrawn")  # type: ignore[union-attr]
+    assert team.program.store().questions.get(question).state in ("open", "answered", "withdrawn")  # type: ignore[union-attr]
 
 
 def test_another_projects_admin_finds_nothing_by_socket_and_command_line(team: Team) -> None:
@@ -806,7 +808,7 @@ def test_another_projects_admin_finds_nothing_by_socket_and_command_line(team: T
     ):  # fmt: skip
         said = team.forge("mallory", *words, code=code)
         assert session[:12] not in said.replace(session, "") and "write it" not in said, (words, said)
-    assert team.program.store().question(question).state == "open"  # type: ignore[union-attr]
+    assert team.program.store().questions.get(question).state == "open"  # type: ignore[union-attr]
     assert [each["name"] for each in json.loads(team.forge("mallory", "projects", "list", "--json"))] == ["bank"]
     assert session[:12] in team.forge("vic", "ps") and question[:12] in team.forge("omar", "inbox")
     team.forge("ada-s", "projects", "grant", "shop", "mallory", "--role", "viewer")

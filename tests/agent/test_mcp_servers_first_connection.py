@@ -253,8 +253,8 @@ def test_a_parked_call_is_woken_on_a_machine_that_never_met_the_server(tmp_path:
         runner.wait()
         shutil.rmtree(program.home / "cache" / "mcp")
         store = program.store()
-        [asked] = store.questions()
-        store.answer(asked.id, {"approved": True}, "ada", "test")
+        [asked] = store.questions.rows()
+        store.questions.answer(asked.id, {"approved": True}, "ada", "test")
         program.start_runner()
         program.wait_for(session, "finished", within=PATIENCE)
     finally:

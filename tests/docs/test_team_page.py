@@ -90,7 +90,7 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
         session = program.queue()
         program.start_runner("--idle", "1")
         program.wait_for(session, "finished")
-        until(lambda: not program.store().runners())
+        until(lambda: not program.store().runners.seen())
     finally:
         program.close()
 

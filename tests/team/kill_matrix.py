@@ -71,7 +71,7 @@ def run_matrix(program: Program, *, kills: int, sessions: int, effects: int, see
                 next_kill = time.monotonic() + chance.uniform(0.0, 0.8)
             elif next_kill and time.monotonic() > next_kill:
                 busy = {row.runner for row in store.sessions(states=("running",))}
-                pids = [each["pid"] for each in store.runners() if each["id"] in busy]
+                pids = [each["pid"] for each in store.runners.seen() if each["id"] in busy]
                 if able := [index for index, runner in enumerate(runners) if runner.pid in pids]:
                     index = chance.choice(able)
                     runners[index].kill()
@@ -88,9 +88,9 @@ def run_matrix(program: Program, *, kills: int, sessions: int, effects: int, see
 
 
 def _answer_all(store: Store) -> None:
-    for question in store.questions():
+    for question in store.questions.rows():
         try:
-            store.answer(question.id, {"approved": True}, "ada", "test")
+            store.questions.answer(question.id, {"approved": True}, "ada", "test")
         except TeamError:
             continue
 

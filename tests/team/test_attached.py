@@ -51,7 +51,9 @@ async def test_a_viewer_is_told_who_answers_and_is_not_asked(tmp_path: Path) -> 
     session = store.queue(NewSession(facts={}, input="go"))
     lease = store.claim("r1", ())
     assert lease is not None
-    store.ask(lease, {"requestId": "q1", "tool": "write_file", "risk": "low", "toolCallId": "c"}, kind="approval")
+    store.questions.ask(
+        lease, {"requestId": "q1", "tool": "write_file", "risk": "low", "toolCallId": "c"}, kind="approval"
+    )
     bus, said, asked = EventBus(session), list[str](), list[object]()
     bus.on("status", lambda event: said.append(event.wire["message"]))
     bus.on("approvalRequired", asked.append)

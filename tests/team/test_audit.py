@@ -39,8 +39,8 @@ def filled(store: Store) -> None:
     for number, answer in enumerate(
         ({"approved": True}, {"approved": True, "args": {"path": "s3cret"}}, {"approved": False})
     ):
-        store.ask(lease, {**wire, "requestId": f"q{number}"}, kind="approval")
-        store.answer(f"q{number}", answer, "olga", "page")
+        store.questions.ask(lease, {**wire, "requestId": f"q{number}"}, kind="approval")
+        store.questions.answer(f"q{number}", answer, "olga", "page")
     store.accounts.remove_rule(store.accounts.add_rule(RULE, "ann"), by=ANN)
     store.accounts.remove_person("bob", by=ANN)
     store.end(lease, "finished")
@@ -97,9 +97,8 @@ def test_many_who_write_at_once_wait_for_nobody_in_a_circle(store_url: str, stor
 
     def ask_and_answer(own: Store, lease: Lease, number: int) -> None:
         wire = {"requestId": f"{lease.id[:8]}{number}", "tool": "x", "risk": "low", "toolCallId": "c"}
-        assert (
-            own.answer(own.ask(lease, wire, kind="approval").id, {"approved": True}, "bob", "api").state == "answered"
-        )
+        question = own.questions.ask(lease, wire, kind="approval")
+        assert own.questions.answer(question.id, {"approved": True}, "bob", "api").state == "answered"
 
     def change_people(own: Store, number: int) -> None:
         own.projects.grant("shop", "eve", ("viewer", "none")[number % 2], by=ANN)

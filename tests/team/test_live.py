@@ -142,9 +142,9 @@ def test_no_secret_becomes_a_row(store: Store, kind: str, answer: dict[str, Any]
     lease = store.claim("r", ())
     assert lease is not None
     nested = [{"name": "login", "type": "group", "fields": [{"name": "key", "type": "secret"}]}]
-    store.ask(lease, {"requestId": "f" * 32, "title": "a key", "fields": nested}, kind=kind)
+    store.questions.ask(lease, {"requestId": "f" * 32, "title": "a key", "fields": nested}, kind=kind)
     with pytest.raises(TeamError, match="keeps no secret"):
-        store.answer("f" * 32, {"approved": True, **answer}, "ada", "cli")
-    assert store.questions()[0].answer == {}
-    store.answer("f" * 32, {"action": "decline"} if kind == "form" else {"approved": False}, "ada", "cli")
-    assert store.questions() == []
+        store.questions.answer("f" * 32, {"approved": True, **answer}, "ada", "cli")
+    assert store.questions.rows()[0].answer == {}
+    store.questions.answer("f" * 32, {"action": "decline"} if kind == "form" else {"approved": False}, "ada", "cli")
+    assert store.questions.rows() == []

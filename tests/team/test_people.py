@@ -41,7 +41,7 @@ def started(store: Store, person: str = "bob", program: str = "") -> Lease:
 
 def asked(store: Store, lease: Lease, id: str = "q1", *, risk: str = "high", four_eyes: bool = False) -> str:
     wire = {"requestId": id, "tool": "write_file", "risk": risk, "choices": OFFERS, "toolCallId": "c"}
-    return store.ask(lease, wire, kind="approval", four_eyes=four_eyes).id
+    return store.questions.ask(lease, wire, kind="approval", four_eyes=four_eyes).id
 
 
 def person(store: Store, name: str, role: Role, door: str = "api") -> PersonStore:
@@ -149,7 +149,7 @@ def test_a_role_in_one_project_counts_there_and_nowhere_else(store: Store, role:
             hidden = program != "shop" and ORDER[role] >= ORDER[first] and action not in ("start", "schedule")
             assert (refused.value.code in NOT_THERE) == (hidden and action not in STORE_WIDE), (action, program)
             assert len(store.accounts.refusals()) > before or refused.value.code == "RULE_NOT_FOUND", (action, program)
-            kept = store.question(question)
+            kept = store.questions.get(question)
             assert kept is not None and kept.state == "open" and store.find(lease.id).state == "running"
     if role is Role.NONE:
         return
@@ -223,7 +223,7 @@ def test_each_role_may_what_the_table_says_and_refusals_are_recorded(store: Stor
         with pytest.raises(TeamError, match=f"pat is {role.value} here and may not") as refused:
             door(who, lease.id, question)
         assert refused.value.code == "ROLE"
-        found = store.question(question)
+        found = store.questions.get(question)
         assert found is not None
         assert found.state == "open"
         first = {"remember": "answer", "remove what others schedule": "schedule"} if role is Role.VIEWER else {}
@@ -303,13 +303,13 @@ def test_whoever_started_a_session_cannot_answer_its_four_eyes_questions(store: 
     for door in (
         lambda: bob.answer(question, {"approved": True}),
         lambda: bob.answer(question, {"approved": True, "args": {"path": "/work/b"}}),
-        lambda: store.answer(question, {"approved": True}, "bob", "cli"),
-        lambda: store.answer(question, {"approved": True}),
+        lambda: store.questions.answer(question, {"approved": True}, "bob", "cli"),
+        lambda: store.questions.answer(question, {"approved": True}),
     ):
         with pytest.raises(TeamError, match=r"approval\.four_eyes asks for somebody else's answer") as refused:
             door()
         assert refused.value.code == "FOUR_EYES"
-    still = store.question(question)
+    still = store.questions.get(question)
     assert still is not None
     assert still.state == "open"
     assert [(each["person"], each["action"]) for each in store.accounts.refusals()] == [
@@ -330,7 +330,8 @@ AUTHORED: dict[str, Callable[[PersonStore, Store, Lease], Any]] = {
         asked(store, lease, "q0", four_eyes=True), {"approved": False, "reason": "delete y"}
     ),
     "answers a form": lambda olga, store, lease: olga.answer(
-        store.ask(lease, {"requestId": "f0", "fields": []}, kind="form").id, {"action": "accept", "values": {"a": "y"}}
+        store.questions.ask(lease, {"requestId": "f0", "fields": []}, kind="form").id,
+        {"action": "accept", "values": {"a": "y"}},
     ),
 }
 
@@ -341,7 +342,7 @@ def test_whoever_said_something_to_a_session_cannot_approve_what_came_of_it(stor
     olga, vera = person(store, "olga", Role.OPERATOR), person(store, "vera", Role.VIEWER)
     lease = started(store, "bob")
     AUTHORED[done](olga, store, lease)
-    assert store.authors(lease.id) == {"bob", "olga"}
+    assert store.questions.authors(lease.id) == {"bob", "olga"}
     question = asked(store, lease, "q1", four_eyes=True)
     assert "nobody is left who can. Add an operator" in vera.find_question(question).wire["warnings"][-1]
     with pytest.raises(TeamError, match="olga is an author of this session"):
@@ -359,7 +360,7 @@ def test_whoever_only_looks_denies_without_a_word_or_interrupts_is_no_author(sto
     olga.answer(asked(store, lease, "q0", four_eyes=True), {"approved": False})
     olga.answer(asked(store, lease, "q1", four_eyes=True), {"approved": True})
     olga.send(lease.id, "interrupt", {})
-    assert store.authors(lease.id) == {"bob"}
+    assert store.questions.authors(lease.id) == {"bob"}
 
 
 def test_risks_are_those_of_the_card() -> None:
@@ -380,7 +381,7 @@ def test_an_inbox_of_many_is_filtered_searched_and_read_in_pages(store: Store) -
             ("bob", "bank", {"workerPath": [{"name": "main"}, {"name": "helper"}]}),
         )
     ):  # fmt: skip
-        store.ask(started(store, starter, program), like(number, **changed), kind="approval")
+        store.questions.ask(started(store, starter, program), like(number, **changed), kind="approval")
 
     def found(**wanted: Any) -> list[str]:
         return [each.id for each in who.questions(wanted=QuestionFilter(**wanted))]
@@ -412,14 +413,14 @@ def test_questions_that_are_alike_are_answered_together_and_each_is_judged(store
     who = person(store, "pat", Role.OPERATOR)
     sessions = [started(store, starter, "shop") for starter in ("bob", "eve", "pat")]
     for number, lease in enumerate(sessions):
-        store.ask(lease, like(number), kind="approval", four_eyes=1)
+        store.questions.ask(lease, like(number), kind="approval", four_eyes=1)
     others: list[dict[str, Any]] = [
         {"diff": "+two"}, {"fingerprint": "f2"}, {"payload": "b.txt"}, {"risk": "high"}, {"warnings": ["new"]},
         {"tool": "edit_file"}, {"fingerprint": ""},
     ]  # fmt: skip
     for number, changed in enumerate(others, start=10):
-        store.ask(started(store, "bob", "shop"), like(number, **changed), kind="approval")
-    store.ask(started(store, "bob", "bank"), like(30), kind="approval")
+        store.questions.ask(started(store, "bob", "shop"), like(number, **changed), kind="approval")
+    store.questions.ask(started(store, "bob", "bank"), like(30), kind="approval")
     first = who.find_question("q0")
     assert [each.id for each in who.questions(wanted=QuestionFilter(same=first.same))] == ["q0", "q1", "q2"]
     for answer in ({"approved": True, "args": {}}, {"approved": True, "choice": "write:session"}):
@@ -430,7 +431,7 @@ def test_questions_that_are_alike_are_answered_together_and_each_is_judged(store
     said = who.answer_alike("q1", {"approved": True})
     assert [(each.question, each.state) for each in said] == [("q1", "answered"), ("q0", "answered"), ("q2", "")]
     assert "pat is an author of this session" in said[2].problem
-    assert {each.id for each in store.questions(state="open")} == {"q2", "q30", *(f"q{n}" for n in range(10, 17))}
+    assert {each.id for each in store.questions.rows(state="open")} == {"q2", "q30", *(f"q{n}" for n in range(10, 17))}
     told = store.accounts.audit.records()
     answers = [(each.data["question"], each.session) for each in told if each.kind == "answer"]
     assert answers == [("q1", sessions[1].id), ("q0", sessions[0].id)]
@@ -446,7 +447,7 @@ def test_nobody_answers_what_is_alike_in_a_project_that_is_not_theirs(store: Sto
     """Also where a runner says that it is the same call."""
     kim = person(store, "kim", Role.NONE)
     for number, program in enumerate(("shop", "bank")):
-        store.ask(started(store, "bob", program), like(number), kind="approval")
+        store.questions.ask(started(store, "bob", program), like(number), kind="approval")
     store.projects.grant("shop", "kim", "operator")
     store.projects.grant("bank", "kim", "viewer")
     with store.database.transaction() as connection:
@@ -457,4 +458,4 @@ def test_nobody_answers_what_is_alike_in_a_project_that_is_not_theirs(store: Sto
     store.projects.grant("bank", "kim", "none")
     with pytest.raises(TeamError, match="no question"):
         kim.answer_alike("q1", {"approved": True})
-    assert [each.id for each in store.questions()] == ["q1"]
+    assert [each.id for each in store.questions.rows()] == ["q1"]

@@ -59,7 +59,7 @@ def test_a_question_is_answered_from_another_process_and_the_session_finishes(pr
     [session] = [row.id for row in store.sessions()]
     assert session[:12] in said
     program.wait_for(session, "waiting")
-    [question] = store.questions()
+    [question] = store.questions.rows()
     assert "write /work/a.txt" in program.forge("inbox")
     program.forge("inbox", "answer", question.id[:12], "--approve")
     row = program.wait_for(session, "finished")
@@ -73,9 +73,9 @@ def test_a_question_is_answered_from_another_process_and_the_session_finishes(pr
     assert "no session" in program.forge("sessions", "delete", session, "--yes", code=4)
     assert sum('"type":"started"' in line for line in lines) == 1
     assert any('"type":"parked"' in line for line in lines)
-    for runner in store.runners():
+    for runner in store.runners.seen():
         os.kill(runner["pid"], signal.SIGTERM)
-    until(lambda: not store.runners())
+    until(lambda: not store.runners.seen())
 
 
 def test_without_a_runner_nothing_runs_and_an_answer_waits_for_one(program: Program) -> None:
@@ -90,10 +90,10 @@ def test_without_a_runner_nothing_runs_and_an_answer_waits_for_one(program: Prog
     runner.send_signal(signal.SIGTERM)
     assert runner.wait(timeout=PATIENCE) == 0
     store = program.store()
-    questions = store.questions()
+    questions = store.questions.rows()
     assert len(questions) == 5
     for question in questions[:3]:
-        store.answer(question.id, {"approved": True}, "bob", "test")
+        store.questions.answer(question.id, {"approved": True}, "bob", "test")
     assert [store.find(session).state for session in sessions] == ["waiting"] * 5
     program.start_runner()
     answered = {question.session for question in questions[:3]}
@@ -110,16 +110,16 @@ def test_a_changed_file_asks_again_with_its_new_diff(program: Program) -> None:
     runner = program.start_runner()
     program.wait_for(session, "waiting")
     store = program.store()
-    [question] = store.questions()
+    [question] = store.questions.rows()
     runner.send_signal(signal.SIGTERM)
     runner.wait(timeout=PATIENCE)
     target.write_text("three\n")
-    store.answer(question.id, {"approved": True}, "bob", "test")
+    store.questions.answer(question.id, {"approved": True}, "bob", "test")
     program.start_runner()
-    changed = until(lambda: [each for each in store.questions() if each.id != question.id])
+    changed = until(lambda: [each for each in store.questions.rows() if each.id != question.id])
     assert "-three" in changed[0].wire["diff"]
     assert target.read_text() == "three\n"
-    store.answer(changed[0].id, {"approved": True}, "bob", "test")
+    store.questions.answer(changed[0].id, {"approved": True}, "bob", "test")
     program.wait_for(session, "finished")
     assert target.read_text() == "two\n"
 
@@ -132,8 +132,8 @@ def test_a_call_whose_arguments_held_a_secret_is_not_run_after_parking(program: 
     program.start_runner()
     program.wait_for(session, "waiting")
     store = program.store()
-    [question] = store.questions()
-    store.answer(question.id, {"approved": True}, "bob", "test")
+    [question] = store.questions.rows()
+    store.questions.answer(question.id, {"approved": True}, "bob", "test")
     program.wait_for(session, "finished")
     assert not (program.folder / "work" / "key.txt").exists()
     lines = [line for _, line in store.lines(session)]
@@ -188,22 +188,22 @@ def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is
     program.forge("trust", "--yes")
     session, store = program.queue(), program.store()
     first = program.start_runner()
-    handed = until(lambda: store.questions(session=session), or_else=program.logs)[0]
-    store.answer(handed.id, {"approved": True}, "ann", "cli")
-    question = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+    handed = until(lambda: store.questions.rows(session=session), or_else=program.logs)[0]
+    store.questions.answer(handed.id, {"approved": True}, "ann", "cli")
+    question = until(lambda: store.questions.rows(session=session), or_else=program.logs)[0]
     until(lambda: store.find(session).shown_state == "waiting (held)", or_else=program.logs)
     first.send_signal(signal.SIGSTOP)
-    assert store.answer(question.id, {"approved": True}, "ann", "cli").state == "answered"
+    assert store.questions.answer(question.id, {"approved": True}, "ann", "cli").state == "answered"
     program.end_leases()
     program.start_runner()
-    again = until(lambda: [each for each in store.questions(session=session) if each.id != question.id],
+    again = until(lambda: [each for each in store.questions.rows(session=session) if each.id != question.id],
                   or_else=program.logs)[0]  # fmt: skip
     assert not (program.folder / "work" / "a.txt").exists()
-    dropped = store.question(question.id)
+    dropped = store.questions.get(question.id)
     assert dropped is not None
     assert (dropped.state, dropped.person) == ("withdrawn", "ann")
     assert "ann (cli) approved 'write_file: write /work/a.txt'" in store.find(session).notice
-    store.answer(again.id, {"approved": True}, "ann", "cli")
+    store.questions.answer(again.id, {"approved": True}, "ann", "cli")
     first.send_signal(signal.SIGCONT)
     program.wait_for(session, "finished")
     assert (program.folder / "work" / "a.txt").read_text() == "one"
@@ -231,9 +231,9 @@ effect(name="after")
     store = program.store()
     assert until(lambda: store.find(session).shown_state == "waiting (held)")
     assert "waiting (held)" in program.forge("ps") and program.effects() == ["before"]
-    [question] = store.questions()
+    [question] = store.questions.rows()
     assert question.wire["tool"] == "write_file"
-    store.answer(question.id, {"approved": True}, "bob", "test")
+    store.questions.answer(question.id, {"approved": True}, "bob", "test")
     program.wait_for(session, "finished")
     assert program.effects() == ["before", "after"] and (program.folder / "work/a.txt").read_text() == "hello"
     assert not any(b'"type":"parked"' in line for _, line in store.lines(session))
@@ -246,12 +246,12 @@ def test_an_answer_for_a_silent_runner_is_refused(program: Program) -> None:
     assert lease is not None
     store.hold(lease, True, "a question")
     wire = {"requestId": "q1", "tool": "write_file", "risk": "high", "toolCallId": "c"}
-    store.ask(lease, wire, kind="approval")
+    store.questions.ask(lease, wire, kind="approval")
     with store.database.transaction() as connection:
         connection.execute("UPDATE sessions SET lease_until = 1")
     with pytest.raises(TeamError, match="The runner that asks this is silent"):
-        store.answer("q1", {"approved": True}, "ann", "cli")
-    assert store.questions(session=session)[0].state == "open"
+        store.questions.answer("q1", {"approved": True}, "ann", "cli")
+    assert store.questions.rows(session=session)[0].state == "open"
 
 
 def test_a_runner_takes_nothing_and_ends_once_the_store_was_upgraded(program: Program) -> None:
@@ -274,7 +274,7 @@ def test_term_drains_and_another_runner_goes_on(program: Program) -> None:
     first = program.start_runner()
     until(lambda: "n1" in program.effects())
     first.send_signal(signal.SIGTERM)
-    until(lambda: [each for each in store.runners() if each["draining"]])
+    until(lambda: [each for each in store.runners.seen() if each["draining"]])
     program.open_gate("acted")
     assert first.wait(timeout=PATIENCE) == 0
     assert store.find(session).state == "queued"
@@ -296,7 +296,7 @@ def test_stop_ends_a_running_and_a_waiting_session(program: Program) -> None:
     program.forge("stop", waiting)
     program.wait_for(waiting, "stopped")
     store = program.store()
-    assert store.questions() == []
+    assert store.questions.rows() == []
     assert program.forge("store", "verify").endswith("lines: ok\n")
     assert "0 of 4" in program.forge("store", "status")
     elsewhere = program.queue(directory="/srv/nowhere/shop")
@@ -315,8 +315,8 @@ def test_a_message_is_taken_up_after_the_turn(program: Program) -> None:
     program.forge("send", session[:12], "and", "then", "this")
     store = program.store()
     until(lambda: store.find(session).state == "waiting")
-    [question] = store.questions()
-    store.answer(question.id, {"approved": False, "reason": "no"}, "bob", "test")
+    [question] = store.questions.rows()
+    store.questions.answer(question.id, {"approved": False, "reason": "no"}, "bob", "test")
     assert program.wait_for(session, "finished", "failed").result == "second"
     assert not (program.folder / "work" / "a.txt").exists()
 
@@ -378,11 +378,11 @@ def test_an_edit_that_is_not_valid_asks_again_and_a_valid_one_counts(program: Pr
     program.start_runner()
     program.wait_for(session, "waiting")
     store = program.store()
-    [question] = store.questions()
-    store.answer(question.id, {"approved": True, "args": {"path": 7, "content": "y"}}, "bob", "test")
-    [again] = until(lambda: [each for each in store.questions() if each.wire["warnings"]])
+    [question] = store.questions.rows()
+    store.questions.answer(question.id, {"approved": True, "args": {"path": 7, "content": "y"}}, "bob", "test")
+    [again] = until(lambda: [each for each in store.questions.rows() if each.wire["warnings"]])
     assert again.id == question.id
-    store.answer(again.id, {"approved": True, "args": {"path": "/work/b.txt", "content": "y"}}, "bob", "test")
+    store.questions.answer(again.id, {"approved": True, "args": {"path": "/work/b.txt", "content": "y"}}, "bob", "test")
     program.wait_for(session, "finished")
     assert (program.folder / "work" / "b.txt").read_text() == "y"
     assert not (program.folder / "work" / "a.txt").exists()

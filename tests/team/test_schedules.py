@@ -203,7 +203,8 @@ def test_the_role_of_a_runner_starts_ticks_and_sends_webhooks(
     due(owner)
     runner = Store.open(postgres.url(postgres_url.rpartition("/")[2], "clock_runner", "pw"), tmp_path)
     [hook] = read_webhooks([NotifyHook(webhook="https://chat.example", secret="env:HOME")])
-    runner.outbox = outbox = Outbox(runner.database, [hook])
+    outbox = Outbox(runner.database, [hook])
+    runner.use_webhooks(outbox)
     assert runner.schedules.start_due() == []
     lease = runner.claim("runner", ())
     assert lease is not None
@@ -269,7 +270,7 @@ def test_two_runners_start_a_tick_once_and_a_clock_set_back_starts_nothing_twice
     clock.set(first - 30)
     for _ in range(2):
         program.start_moved_runner()
-    until(lambda: len(store.runners()) == 2)
+    until(lambda: len(store.runners.seen()) == 2)
 
     def ended(number: int) -> bool:
         rows = store.sessions()

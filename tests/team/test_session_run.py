@@ -69,16 +69,16 @@ async def test_an_answer_that_is_being_read_while_the_session_parks_is_not_forgo
     program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
     session = program.queue()
     async with running(program) as store:
-        read = store.question
+        read = store.questions.get
 
         def read_slowly(question_id: str) -> Any:
             time.sleep(1.0)
             return read(question_id)
 
-        monkeypatch.setattr(store, "question", read_slowly)
-        while not (asked := await asyncio.to_thread(store.questions)):
+        monkeypatch.setattr(store.questions, "get", read_slowly)
+        while not (asked := await asyncio.to_thread(store.questions.rows)):
             await asyncio.sleep(0.02)
-        await asyncio.to_thread(store.answer, asked[0].id, {"approved": True}, "ada", "test")
+        await asyncio.to_thread(store.questions.answer, asked[0].id, {"approved": True}, "ada", "test")
         assert await until_ended(store, session) == FINISHED
     assert (program.folder / "work" / "a.txt").read_text() == "x"
 
@@ -262,18 +262,18 @@ async def test_no_session_parks_before_its_question_is_kept(program: Program, mo
     program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
     session = program.queue()
     async with running(program) as store:
-        ask = store.ask
+        ask = store.questions.ask
 
         def ask_slowly(*given: Any, **named: Any) -> Any:
             time.sleep(0.6)
             return ask(*given, **named)
 
-        monkeypatch.setattr(store, "ask", ask_slowly)
+        monkeypatch.setattr(store.questions, "ask", ask_slowly)
         while (row := await asyncio.to_thread(store.find, session)).state != WAITING:
             assert row.state not in ENDED
             await asyncio.sleep(0.02)
-        (question,) = await asyncio.to_thread(store.questions)
-        await asyncio.to_thread(store.answer, question.id, {"approved": True}, "ada", "test")
+        (question,) = await asyncio.to_thread(store.questions.rows)
+        await asyncio.to_thread(store.questions.answer, question.id, {"approved": True}, "ada", "test")
         assert await until_ended(store, session) == FINISHED
 
 
@@ -285,7 +285,7 @@ async def test_a_question_that_the_store_refuses_is_denied(program: Program, mon
         def refuse(*given: Any, **named: Any) -> Any:
             raise TeamError("it is too long", "STORE_REFUSED")
 
-        monkeypatch.setattr(store, "ask", refuse)
+        monkeypatch.setattr(store.questions, "ask", refuse)
         assert await until_ended(store, session) == FINISHED
         told = [line for _, line in await asyncio.to_thread(store.lines, session) if b"could not keep" in line]
     assert told and not (program.folder / "work" / "a.txt").exists()
@@ -335,7 +335,7 @@ async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_i
 
     def open_gate_once_it_drains() -> None:
         looked = program.store()
-        until(lambda: all(each["draining"] for each in looked.runners()))
+        until(lambda: all(each["draining"] for each in looked.runners.seen()))
         program.open_gate("drains")
         looked.close()
 
@@ -405,9 +405,9 @@ async def test_a_decision_says_when_it_was_asked_and_when_the_person_answered(
     """Not when a runner took the answer up, which may be hours later."""
     session = await _ask_and_leave(program)
     store = program.store()
-    [question] = store.questions()
+    [question] = store.questions.rows()
     time.sleep(0.2)
-    answered = store.answer(question.id, answer, "ada", "inbox")
+    answered = store.questions.answer(question.id, answer, "ada", "inbox")
     time.sleep(0.2)
     async with running(program) as again:
         assert await until_ended(again, session) == FINISHED
@@ -421,7 +421,7 @@ async def test_a_decision_about_a_question_whose_time_was_over_says_when_it_was_
     (program.folder / "forge.yaml").write_text(FORGE_YAML + f"approval: {{timeout: {LONG}}}\n")
     program.forge("trust", "--yes")
     session = await _ask_and_leave(program)
-    [question] = program.store().questions()
+    [question] = program.store().questions.rows()
     with program.store().database.transaction() as connection:
         connection.execute("UPDATE questions SET expires = expires - :over", {"over": LONG})
     async with running(program) as store:
@@ -435,7 +435,7 @@ async def test_a_decision_about_a_question_whose_time_was_over_says_when_it_was_
 
 async def test_the_card_says_that_what_is_kept_for_good_goes_to_the_stores_rules(program: Program) -> None:
     await _ask_and_leave(program)
-    [question] = program.store().questions()
+    [question] = program.store().questions.rows()
     places = {each.get("file") for each in question.wire["choices"] if each["scope"] == "always"}
     assert places == {"the store's rules (admins only)"}
 
@@ -446,14 +446,14 @@ async def test_an_idle_runner_does_not_leave_while_a_session_comes(
     """Whoever queued it saw a runner, and started none."""
     program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge)
     store = program.store()
-    leave, queued = store.drain, []
+    leave, queued = store.runners.drain, []
 
     def queue_and_leave(runner: str, *given: bool) -> None:
         if not queued:
             queued.append(program.queue())
         leave(runner, *given)
 
-    monkeypatch.setattr(store, "drain", queue_and_leave)
+    monkeypatch.setattr(store.runners, "drain", queue_and_leave)
     await Runner(store, program.home, RunnerOptions(slots=1, idle_s=0.2)).run()
     [session] = queued
     assert store.find(session).state == FINISHED

@@ -197,16 +197,17 @@ def test_after_a_clean_turn_nothing_is_lost_and_an_old_clone_never_counts(machin
     program.wait_for(session, "waiting")
     first.kill()
     for home in (machines.other, program.home):
-        [question] = program.store().questions()
-        program.store().answer(question.id, {"approved": False}, "ada", "test")
+        [question] = program.store().questions.rows()
+        program.store().questions.answer(question.id, {"approved": False}, "ada", "test")
         runner = machines.start(home)
         if home == machines.other:
-            until(lambda: program.store().find(session).waits_for and program.store().questions(), or_else=program.logs)
+            until(lambda: program.store().find(session).waits_for, or_else=program.logs)
+            until(program.store().questions.rows, or_else=program.logs)
             runner.kill()
     assert program.wait_for(session, "finished", "failed").state == FINISHED
     assert machines.kept(session, "b.txt") == "second"
     assert machines.told(session) == []
-    answered = program.store().questions(session=session, state="answered")
+    answered = program.store().questions.rows(session=session, state="answered")
     assert len(answered) == 2, "an answer counts on every machine: nothing is asked again"
 
 
@@ -262,7 +263,7 @@ def test_a_runner_that_drains_checkpoints_what_it_hands_over(machines: TwoMachin
     first = machines.start()
     until(lambda: (machines.tree(session) / "effects.txt").exists(), or_else=program.logs)
     first.send_signal(signal.SIGTERM)
-    until(lambda: [each for each in program.store().runners() if each["draining"]])
+    until(lambda: [each for each in program.store().runners.seen() if each["draining"]])
     (machines.tree(session) / "acted").touch()
     first.wait()
     machines.start(machines.other)

@@ -160,7 +160,7 @@ def test_an_append_with_an_old_epoch_is_refused_and_leaves_nothing(store: Store)
     with pytest.raises(TeamError, match="taken session"):
         store.park(old, appended(old, first=2), seen=1, waits_for="")
     with pytest.raises(TeamError, match="taken session"):
-        store.ask(old, card("q-late"), kind="approval")
+        store.questions.ask(old, card("q-late"), kind="approval")
     assert store.find(old.id).state == RUNNING
 
 
@@ -264,13 +264,13 @@ def test_an_answer_at_the_very_moment_of_parking_is_not_lost(store: Store) -> No
     for number in range(10):
         session_id = store.queue(new())
         lease = claimed(store, session_id=session_id)
-        store.ask(lease, card(f"q-{number}"), kind="approval")
+        store.questions.ask(lease, card(f"q-{number}"), kind="approval")
 
         def park(lease: Lease = lease) -> bool:
             return store.park(lease, appended(lease), seen=1, waits_for="an answer")
 
         def answer(number: int = number) -> str:
-            return store.answer(f"q-{number}", {"approved": True}, "ann", "cli").state
+            return store.questions.answer(f"q-{number}", {"approved": True}, "ann", "cli").state
 
         with ThreadPoolExecutor(2) as pool:
             parking, answering = pool.submit(park), pool.submit(answer)
@@ -324,13 +324,13 @@ def test_given_back_sessions_are_queued_and_held_ones_are_succeeded_after_a_deat
 def test_stop_settles_what_nobody_holds_and_tells_the_holder_of_the_rest(store: Store) -> None:
     held, waits, queued = (store.queue(new()) for _ in range(3))
     running, parked = claimed(store, session_id=held), claimed(store, session_id=waits)
-    store.ask(parked, card("q-1"), kind="approval")
+    store.questions.ask(parked, card("q-1"), kind="approval")
     store.park(parked, appended(parked), seen=1, waits_for="")
     assert [store.stop(each, "ann", "cli") for each in (held, waits, queued)] == [RUNNING, WAITING, QUEUED]
     assert [store.find(each).state for each in (held, waits, queued)] == [RUNNING, STOPPED, STOPPED]
     assert store.news([held])[held] == (True, 2, running.epoch)
     assert store.renew(R1, {held: running.epoch})[held] == (True, 2)
-    assert store.questions() == []
+    assert store.questions.rows() == []
     assert store.claim(R1, ()) is None
     with pytest.raises(TeamError, match="has ended"):
         store.send(queued, "message", {"text": "x"})
@@ -341,14 +341,14 @@ def test_stop_settles_what_nobody_holds_and_tells_the_holder_of_the_rest(store: 
 
 def test_the_first_answer_counts_of_two_hundred(store_url: str, store: Store, tmp_path: Path) -> None:
     lease = claimed(store, session_id=store.queue(new()))
-    store.ask(lease, card("q-1"), kind="approval")
+    store.questions.ask(lease, card("q-1"), kind="approval")
 
     def answer_often(number: int) -> list[str]:
         own = Store.open(store_url, tmp_path)
         said = []
         for turn in range(10):
             try:
-                own.answer("q-1", {"approved": True, "reason": f"{turn}"}, f"person-{number}", "cli")
+                own.questions.answer("q-1", {"approved": True, "reason": f"{turn}"}, f"person-{number}", "cli")
                 said.append("counted")
             except TeamError as error:
                 said.append(error.code)
@@ -358,7 +358,7 @@ def test_the_first_answer_counts_of_two_hundred(store_url: str, store: Store, tm
     with ThreadPoolExecutor(20) as pool:
         said = [each for found in pool.map(answer_often, range(20)) for each in found]
     assert sorted(said) == ["QUESTION_ANSWERED"] * 199 + ["counted"]
-    found = store.find_question("q-1")
+    found = store.questions.find("q-1")
     assert found.state == ANSWERED
     assert found.person.startswith("person-") and found.door == "cli"
     assert [each.kind for each in store.arrived(lease.id, 1)] == ["answer"]
@@ -366,28 +366,28 @@ def test_the_first_answer_counts_of_two_hundred(store_url: str, store: Store, tm
 
 def test_a_question_asked_again_is_the_same_one_with_its_answer(store: Store) -> None:
     lease = claimed(store, session_id=store.queue(new()))
-    assert store.ask(lease, card("q-1", payload="write a.txt\nmore"), kind="approval").state == "open"
-    assert store.questions()[0].title == "write_file: write a.txt"
-    store.answer("q-1", {"approved": False, "reason": "no"}, "ann", "page")
-    again = store.ask(lease, card("q-1"), kind="approval")
+    assert store.questions.ask(lease, card("q-1", payload="write a.txt\nmore"), kind="approval").state == "open"
+    assert store.questions.rows()[0].title == "write_file: write a.txt"
+    store.questions.answer("q-1", {"approved": False, "reason": "no"}, "ann", "page")
+    again = store.questions.ask(lease, card("q-1"), kind="approval")
     assert (again.state, again.answer, again.person) == (ANSWERED, {"approved": False, "reason": "no"}, "ann")
-    store.withdraw(lease, "q-1")
-    assert store.find_question("q-1").state == ANSWERED
-    store.ask(lease, card("q-2", toolCallId="c2"), kind="approval")
-    store.withdraw_others(lease, ["it's", ":c9", "c2"])
-    assert store.find_question("q-2").state == "open"
-    store.withdraw_others(lease, [])
+    store.questions.withdraw(lease, "q-1")
+    assert store.questions.find("q-1").state == ANSWERED
+    store.questions.ask(lease, card("q-2", toolCallId="c2"), kind="approval")
+    store.questions.withdraw_others(lease, ["it's", ":c9", "c2"])
+    assert store.questions.find("q-2").state == "open"
+    store.questions.withdraw_others(lease, [])
     with pytest.raises(TeamError, match="was withdrawn"):
-        store.answer("q-2", {"approved": True})
+        store.questions.answer("q-2", {"approved": True})
     with pytest.raises(TeamError, match="no question"):
-        store.answer("q-3", {"approved": True})
+        store.questions.answer("q-3", {"approved": True})
 
 
 def test_an_expired_question_is_denied_by_the_databases_clock_and_wakes_its_session(store: Store) -> None:
     leases = [claimed(store, session_id=store.queue(new())) for _ in range(2)]
     for number, lease in enumerate(leases):
-        store.ask(lease, card(f"q-{number}"), kind="approval", expires_in=LONG)
-        store.ask(lease, card(f"later-{number}"), kind="approval", expires_in=300)
+        store.questions.ask(lease, card(f"q-{number}"), kind="approval", expires_in=LONG)
+        store.questions.ask(lease, card(f"later-{number}"), kind="approval", expires_in=300)
         assert store.park(lease, appended(lease), seen=1, waits_for="an answer")
     assert store.claim(R2, ()) is None
     with store.database.transaction() as connection:
@@ -395,11 +395,11 @@ def test_an_expired_question_is_denied_by_the_databases_clock_and_wakes_its_sess
             over = {"id": f"q-{number}", "over": LONG}
             connection.execute("UPDATE questions SET expires = expires - :over WHERE id = :id", over)
     with pytest.raises(TeamError, match="has expired and was denied"):
-        store.answer("q-0", {"approved": True}, "ann", "cli")
-    store.expire()  # as a runner does that looks
+        store.questions.answer("q-0", {"approved": True}, "ann", "cli")
+    store.questions.expire()  # as a runner does that looks
     assert {claimed(store, R2).id for _ in leases} == {lease.id for lease in leases}
-    assert store.find_question("q-1").state == EXPIRED
-    assert [each.id for each in store.questions()] == ["later-0", "later-1"]
+    assert store.questions.find("q-1").state == EXPIRED
+    assert [each.id for each in store.questions.rows()] == ["later-0", "later-1"]
     assert store.arrived(leases[0].id, 1)[0].kind == "expired"
 
 
@@ -413,7 +413,7 @@ def test_pruning_leaves_id_count_and_last_hash_of_what_ended_long_ago(store: Sto
         hash = json.loads(run[0])["hash"]
         rows = Append(session=lease.id, epoch=lease.epoch, first=1, lines=(*run, *lines(1, 1, hash)))
         store.append([rows])
-        store.ask(lease, card(f"q-{lease.id}"), kind="approval")
+        store.questions.ask(lease, card(f"q-{lease.id}"), kind="approval")
     last = json.loads(store.lines(gone.id)[-1][1])["hash"]
     store.end(gone, FINISHED)
     assert store.prune(3600) == 0
@@ -445,13 +445,13 @@ def test_an_older_and_a_newer_schema_are_refused_with_what_to_do(store: Store, s
 
 
 def test_runners_are_seen_while_they_renew(store: Store) -> None:
-    store.register(R1, host="h", pid=1, slots=2, labels=["a"], version="1", offers={"x": 1})
-    store.drain(R1)
-    (found,) = store.runners()
+    store.runners.register(R1, host="h", pid=1, slots=2, labels=["a"], version="1", offers={"x": 1})
+    store.runners.drain(R1)
+    (found,) = store.runners.seen()
     assert (found["id"], found["labels"], found["offers"], found["draining"]) == (R1, ["a"], {"x": 1}, 1)
     assert store.counts()["runners"] == 1
-    store.unregister(R1)
-    assert store.runners() == []
+    store.runners.unregister(R1)
+    assert store.runners.seen() == []
 
 
 def test_large_outputs_and_any_byte_come_back_as_they_were(store: Store) -> None:
@@ -519,13 +519,13 @@ def test_a_runners_role_can_run_sessions_and_change_nothing_that_is_recorded(
     upgrade(database)  # grants again, for tables that are new
     name = postgres_url.rpartition("/")[2]
     runner = Store.open(postgres.url(name, quote(role), "pw"), tmp_path)
-    runner.register(R1, host="h", pid=1, slots=1, labels=[], version="1", offers={})
+    runner.runners.register(R1, host="h", pid=1, slots=1, labels=[], version="1", offers={})
     lease = claimed(runner, session_id=runner.queue(new()))
     both = (*lines(1, said="run"), *lines(1, 1))
     rows = Append(session=lease.id, epoch=lease.epoch, first=1, lines=both, outputs=(("h", "w", 0, b"x"),))
     assert runner.append([rows]) == {}
-    runner.ask(lease, card("q-1"), kind="approval", expires_in=60)
-    runner.answer("q-1", {"approved": True}, "ann", "cli")
+    runner.questions.ask(lease, card("q-1"), kind="approval", expires_in=60)
+    runner.questions.answer("q-1", {"approved": True}, "ann", "cli")
     assert runner.renew(R1, {lease.id: lease.epoch})
     assert runner.ring_forgotten((), {}, 5) == 0
     for statement in (
@@ -573,8 +573,8 @@ def test_the_pages_role_serves_people_and_records_no_call(
     lease = claimed(owner, session_id=first)
     rows = Append(session=lease.id, epoch=lease.epoch, first=1, lines=lines(1))
     assert owner.append([rows]) == {}
-    owner.ask(lease, card("q-1"), kind="approval", expires_in=60)
-    assert page.answer("q-1", {"approved": True}, "ann", "page").state == "answered"
+    owner.questions.ask(lease, card("q-1"), kind="approval", expires_in=60)
+    assert page.questions.answer("q-1", {"approved": True}, "ann", "page").state == "answered"
     page.send(first, "message", {"text": "go on"}, "ann", "page")
     assert page.stop(second, "ann", "page") == "queued"
     assert len(page.lines(first)) == 1

@@ -72,10 +72,10 @@ def test_text_that_a_database_cannot_keep_stops_no_session(store: Store) -> None
         session = store.queue(new(title=bad, input=bad, worker=bad, model=bad, person=bad, label="", batch=bad))
         lease = claimed(store, session_id=session)
         assert store.arrived(session, 0)[0].data == {"text": bad}
-        asked = store.ask(lease, card(f"q{number}", payload=bad, tool=bad, risk="high"), kind="approval")
+        asked = store.questions.ask(lease, card(f"q{number}", payload=bad, tool=bad, risk="high"), kind="approval")
         store.hold(lease, True, bad)
         store.send(session, "message", {"text": bad}, bad, bad)
-        store.answer(asked.id, {"approved": False, "reason": bad}, bad, bad)
+        store.questions.answer(asked.id, {"approved": False, "reason": bad}, bad, bad)
         store.accounts.refuse(bad, bad, bad, bad)
         store.stop(session, bad, bad)
         assert store.end(lease, SessionEnding(state=FINISHED, result=bad, error=bad, model=bad))
@@ -90,8 +90,8 @@ def test_a_name_that_a_database_cannot_keep_is_one_that_is_not_there(store: Stor
             (lambda bad=bad: store.find(bad), "SESSION_NOT_FOUND"),
             (lambda bad=bad: store.stop(bad), "SESSION_NOT_FOUND"),
             (lambda bad=bad: store.send(bad, "message", {}), "SESSION_NOT_FOUND"),
-            (lambda bad=bad: store.find_question(bad), "QUESTION_NOT_FOUND"),
-            (lambda bad=bad: store.answer(bad, {"approved": True}), "QUESTION_NOT_FOUND"),
+            (lambda bad=bad: store.questions.find(bad), "QUESTION_NOT_FOUND"),
+            (lambda bad=bad: store.questions.answer(bad, {"approved": True}), "QUESTION_NOT_FOUND"),
             (lambda bad=bad: store.accounts.remove_person(bad), "PERSON_NOT_FOUND"),
             (lambda bad=bad: store.accounts.remove_rule(bad), "RULE_NOT_FOUND"),
         ):
@@ -99,7 +99,7 @@ def test_a_name_that_a_database_cannot_keep_is_one_that_is_not_there(store: Stor
                 look()
             assert refused.value.code == code
         assert store.sessions(prefix=bad) == []
-        assert store.questions(session=bad) == []
+        assert store.questions.rows(session=bad) == []
         assert store.lines(bad) == []
         assert store.output(bad, bad) is None
 
@@ -114,35 +114,35 @@ NO_ANSWERS: tuple[Any, ...] = (
 def test_an_answer_that_cannot_be_one_is_refused_and_the_question_stays_open(store: Store) -> None:
     store.queue(new())
     lease = claimed(store)
-    question = store.ask(lease, card("q1", choices=[{"id": "a", "scope": "session"}]), kind="approval").id
+    question = store.questions.ask(lease, card("q1", choices=[{"id": "a", "scope": "session"}]), kind="approval").id
     for answer in NO_ANSWERS:
         with pytest.raises(TeamError) as refused:
-            store.answer(question, answer, "ann", "api")
+            store.questions.answer(question, answer, "ann", "api")
         assert refused.value.code == "ANSWER_INVALID", answer
-        found = store.question(question)
+        found = store.questions.get(question)
         assert found is not None
         assert found.state == "open", answer
         assert store.find(lease.id).arrivals == 1, answer
-    store.answer(question, {"approved": True, "choice": "a"}, "ann", "api")
+    store.questions.answer(question, {"approved": True, "choice": "a"}, "ann", "api")
 
 
 def test_who_lost_the_session_cannot_touch_its_questions(store: Store) -> None:
     store.queue(new())
     old = claimed(store)
-    first = store.ask(old, card("q1"), kind="approval").id
-    second = store.ask(old, card("q2"), kind="approval").id
+    first = store.questions.ask(old, card("q1"), kind="approval").id
+    second = store.questions.ask(old, card("q2"), kind="approval").id
     run_out(store, old)
     claimed(store, R2)
-    store.answer(second, {"approved": True}, "ann", "cli")
+    store.questions.answer(second, {"approved": True}, "ann", "cli")
     for act in (
-        lambda: store.withdraw(old, first),
-        lambda: store.withdraw_others(old, ()),
-        lambda: store.ask_again(old, second, card("q2", payload="another")),
+        lambda: store.questions.withdraw(old, first),
+        lambda: store.questions.withdraw_others(old, ()),
+        lambda: store.questions.ask_again(old, second, card("q2", payload="another")),
     ):
         with pytest.raises(TeamError) as lost:
             act()
         assert lost.value.code == "LEASE_LOST"
-    states = {each: row.state for each in (first, second) if (row := store.question(each)) is not None}
+    states = {each: row.state for each in (first, second) if (row := store.questions.get(each)) is not None}
     assert states == {first: "open", second: "answered"}
 
 
@@ -195,9 +195,9 @@ def test_a_message_has_a_bound(store: Store) -> None:
     with pytest.raises(TeamError, match="too long"):
         store.queue(new(input="x" * (9 << 20)))
     lease = claimed(store)
-    question = store.ask(lease, card("q1", args={}), kind="approval").id
+    question = store.questions.ask(lease, card("q1", args={}), kind="approval").id
     with pytest.raises(TeamError, match="too long"):
-        store.answer(question, {"approved": True, "args": {"x": "x" * (9 << 20)}})
+        store.questions.answer(question, {"approved": True, "args": {"x": "x" * (9 << 20)}})
     assert store.find(session).arrivals == 1
 
 
@@ -240,18 +240,18 @@ def test_known_secrets_become_no_row(store: Store, monkeypatch: pytest.MonkeyPat
     lease = store.claim(R1, ())
     assert lease is not None
     for number, answer in enumerate(({"approved": False, "reason": secret}, {"approved": True, "args": {"x": secret}})):
-        question = store.ask(lease, card(f"q{number}", args={"x": "y"}), kind="approval").id
+        question = store.questions.ask(lease, card(f"q{number}", args={"x": "y"}), kind="approval").id
         with contextlib.suppress(TeamError):
-            store.answer(question, answer, "ann", "cli")
+            store.questions.answer(question, answer, "ann", "cli")
     tables = ("sessions", "arrivals", "questions", "schedules")
     kept = repr([store.database.read(f"SELECT * FROM {table}") for table in tables])
     assert "SHOP_API_KEY" in kept
     assert secret not in kept
-    assert [each.state for each in store.questions()] == ["open"]
+    assert [each.state for each in store.questions.rows()] == ["open"]
 
 
 def test_a_clock_that_was_set_back_gives_no_dead_runner_an_hour(store: Store) -> None:
-    store.register(R1, host="h", pid=1, slots=1, labels=(), version="1", offers={})
+    store.runners.register(R1, host="h", pid=1, slots=1, labels=(), version="1", offers={})
     session = store.queue(new())
     lease = claimed(store)
     store.shorten_leases()
@@ -264,7 +264,7 @@ def test_a_clock_that_was_set_back_gives_no_dead_runner_an_hour(store: Store) ->
     assert until <= row.lease_until < until + 60
     assert (row.epoch, row.state) == (lease.epoch, "running")  # who lives goes on
     assert store.renew(R1, {session: lease.epoch}) == {session: (False, 1)}
-    assert store.runners()[0]["silent"] > -1
+    assert store.runners.seen()[0]["silent"] > -1
 
 
 def test_a_file_in_a_directory_of_others_changes_nothing_of_it_and_is_nobody_elses(tmp_path: Path) -> None:
@@ -377,15 +377,15 @@ def test_four_eyes_is_not_got_around(tmp_path: Path, ready_forge: ReadyForge) ->
     try:
         assert "four_eyes asks for a second person's answer" in program.wait_for(beforehand, "failed").error
         store = program.store()
-        question = until(lambda: store.questions(session=asked), or_else=program.logs)[0]
+        question = until(lambda: store.questions.rows(session=asked), or_else=program.logs)[0]
         assert (question.risk, question.four_eyes) == ("medium", AUTHOR_ONCE)
         wide = next(each["id"] for each in question.wire["choices"] if each["id"] != "exact")
         for remembered in ({"choice": wide}, {"remember": "session"}):
             with pytest.raises(TeamError, match="approves this call once") as refused:
-                store.answer(question.id, {"approved": True, **remembered}, "ada", "cli")
+                store.questions.answer(question.id, {"approved": True, **remembered}, "ada", "cli")
             assert refused.value.code == "FOUR_EYES"
         assert not (program.folder / "work" / "a.txt").exists()
-        store.answer(question.id, {"approved": True}, "ada", "cli")
+        store.questions.answer(question.id, {"approved": True}, "ada", "cli")
         assert program.wait_for(asked, "finished").result == "done\\x00\\ud800"
     finally:
         program.close()
@@ -403,16 +403,16 @@ def test_who_edits_a_call_does_not_approve_it_and_contained_answers_nothing(
     program.start_runner()
     try:
         store = program.store()
-        first = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+        first = until(lambda: store.questions.rows(session=session), or_else=program.logs)[0]
         edited = {"approved": True, "args": {"path": "/work/b.txt", "content": "two"}}
-        store.answer(first.id, edited, "olga", "page")
-        second = until(lambda: store.questions(session=session), or_else=program.logs)[0]
+        store.questions.answer(first.id, edited, "olga", "page")
+        second = until(lambda: store.questions.rows(session=session), or_else=program.logs)[0]
         assert second.wire["args"] == edited["args"]
         assert any('olga changed: path "/work/a.txt" → "/work/b.txt"' in each for each in second.wire["warnings"])
         for author in ("olga", "ada", ""):
             with pytest.raises(TeamError, match="asks for somebody else's answer"):
-                store.answer(second.id, {"approved": True}, author, "page")
-        store.answer(second.id, {"approved": True}, "ann", "cli")
+                store.questions.answer(second.id, {"approved": True}, author, "page")
+        store.questions.answer(second.id, {"approved": True}, "ann", "cli")
         program.wait_for(session, "finished")
         assert [path.name for path in (program.folder / "work").iterdir()] == ["b.txt"]
         log = program.forge("log", "--session", session)
@@ -444,6 +444,6 @@ def test_an_ended_session_takes_no_late_question_or_line(store: Store) -> None:
     assert store.stop(lease.id, "ann", "cli") == "running"
     assert store.append([appended(lease, 2)]) == {lease.id: "another runner has taken this session over"}
     with pytest.raises(TeamError, match="Another runner"):
-        store.ask(lease, card("q1"), kind="approval")
+        store.questions.ask(lease, card("q1"), kind="approval")
     assert not store.end(lease, FINISHED)
     assert store.find(lease.id).state == "stopped"

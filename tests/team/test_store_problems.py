@@ -195,9 +195,9 @@ def test_no_process_and_no_log_shows_the_password(postgres_url: str, tmp_path: P
         texts += [line.decode() for _, line in program.store().lines(session)]
         assert not any(PASSWORD in each for each in texts)
         assert json.loads(texts[3])
-        for runner in program.store().runners():
+        for runner in program.store().runners.seen():
             os.kill(runner["pid"], signal.SIGTERM)
-        until(lambda: not program.store().runners())
+        until(lambda: not program.store().runners.seen())
     finally:
         program.close()
 
@@ -238,7 +238,7 @@ def test_doctor_looks_at_the_store_its_version_and_its_runners(
     store.queue(NewSession(facts={}, input="go"))
     _, idle = doctor(store_url)[0]
     assert idle["state"] == "note" and "1 session waits" in idle["text"] and "forge runner" in idle["fix"]
-    store.register("r1", host="elsewhere", pid=1, slots=1, labels=(), version="0.0.1", offers={})
+    store.runners.register("r1", host="elsewhere", pid=1, slots=1, labels=(), version="0.0.1", offers={})
     first, other = doctor(store_url)[0]
     assert "1 runner" in first["text"]
     assert other["state"] == "note" and "elsewhere has the version 0.0.1" in other["text"]

@@ -25,7 +25,7 @@ def program(tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
 
 
 def register(program: Program, runner: str, *labels: str, slots: int = 1) -> None:
-    program.store().register(runner, host="h", pid=1, slots=slots, labels=labels, version="1", offers={})
+    program.store().runners.register(runner, host="h", pid=1, slots=slots, labels=labels, version="1", offers={})
 
 
 def waits_for(program: Program, session: str) -> str:
@@ -44,8 +44,8 @@ def test_an_answered_session_waits_for_a_free_slot_and_not_for_an_answer(program
     assert runner.wait(timeout=PATIENCE) == 0
     assert waits_for(program, session).startswith("write_file: ")
     store = program.store()
-    [question] = store.questions()
-    store.answer(question.id, {"approved": True}, "bob", "test")
+    [question] = store.questions.rows()
+    store.questions.answer(question.id, {"approved": True}, "bob", "test")
     assert waits_for(program, session) == "a runner: there is none (answered)"
     register(program, "r1")
     assert waits_for(program, session) == "a free slot (answered)"
@@ -67,8 +67,8 @@ def test_the_batch_counts_an_answered_session_as_one_that_waits_for_a_slot(progr
         runner.kill()
         runner.wait()
         store = program.store()
-        [question] = store.questions()
-        store.answer(question.id, {"approved": True}, "bob", "test")
+        [question] = store.questions.rows()
+        store.questions.answer(question.id, {"approved": True}, "bob", "test")
         told = "0 of 1 ended, 1 was answered and waits for a free slot\n"
         until(lambda: told in said.read_text(), or_else=said.read_text)
     finally:
@@ -92,7 +92,7 @@ def test_a_queued_session_says_whether_no_runner_has_its_label_or_they_are_full(
 def test_a_session_that_a_limit_keeps_says_which(program: Program) -> None:
     store = program.store()
     offers = {"limits": {"per_person": 1, "per_program": 1}}
-    store.register("r1", host="h", pid=1, slots=4, labels=(), version="1", offers=offers)
+    store.runners.register("r1", host="h", pid=1, slots=4, labels=(), version="1", offers=offers)
     store.queue(NewSession(facts={}, input="one", person="ada", program="p"))
     assert store.claim("r1", ()) is not None
     second = store.queue(NewSession(facts={}, input="two", person="ada"))

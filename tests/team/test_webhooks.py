@@ -123,7 +123,7 @@ def test_a_question_and_an_end_are_told_once_signed_and_without_arguments(progra
     assert asked["link"] == f"https://team.example/#/s/{session}/chat"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", asked["at"])
     store = program.store()
-    store.answer(store.questions()[0].id, {"approved": True}, "bob", "test")
+    store.questions.answer(store.questions.rows()[0].id, {"approved": True}, "bob", "test")
     program.wait_for(session, "finished")
     until(lambda: len(receiver.received) >= 2, or_else=program.logs)  # whichever runner sends it
     program.play({"say": "done"}, script="none.yaml")
@@ -254,11 +254,11 @@ def rows(database: Database) -> list[tuple[Any, ...]]:
 
 
 def test_the_delivery_is_part_of_the_fact(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.outbox = Outbox(store.database, [hook()])
+    store.use_webhooks(Outbox(store.database, [hook()]))
     lease = claimed(store)
     wire = {"requestId": "q1", "tool": "exec_command", "payload": "rm -rf hidden", "effects": ["exec hidden"]}
-    store.ask(lease, {**wire, "risk": "high"}, kind="approval")
-    store.ask(lease, {**wire, "risk": "high"}, kind="approval")
+    store.questions.ask(lease, {**wire, "risk": "high"}, kind="approval")
+    store.questions.ask(lease, {**wire, "risk": "high"}, kind="approval")
     [(id, _, body, state, _)] = rows(store.database)
     assert state == "waiting"
     assert json.loads(body) | {"at": ""} == {
@@ -280,7 +280,7 @@ def test_the_delivery_is_part_of_the_fact(store: Store, monkeypatch: pytest.Monk
 
 
 def test_only_what_is_asked_for_is_told_and_hostile_titles_are_harmless(store: Store) -> None:
-    store.outbox = Outbox(store.database, [hook(on=("failed",))])
+    store.use_webhooks(Outbox(store.database, [hook(on=("failed",))]))
     store.end(claimed(store), "finished")
     store.end(claimed(store), "stopped")
     assert rows(store.database) == []
@@ -293,7 +293,8 @@ def test_only_what_is_asked_for_is_told_and_hostile_titles_are_harmless(store: S
 
 def test_two_takers_get_each_delivery_once_and_it_is_given_up_after_an_hour(store: Store) -> None:
     first, second = hook(), hook("https://other.example/hook")
-    store.outbox = outbox = Outbox(store.database, [first, second])
+    outbox = Outbox(store.database, [first, second])
+    store.use_webhooks(outbox)
     for _ in range(3):
         store.end(claimed(store), "finished")
     taken = [outbox.take(first) for _ in range(2)]
@@ -372,8 +373,9 @@ async def test_a_hook_that_never_answers_delays_no_other_one_and_no_end(
             for url in (f"http://127.0.0.1:{port}/", receiver.url)
         ]
     )
-    store.outbox = Outbox(store.database, hooks)
-    sender = WebhookSender(store.outbox)
+    outbox = Outbox(store.database, hooks)
+    store.use_webhooks(outbox)
+    sender = WebhookSender(outbox)
     for number in range(1, 3):
         await asyncio.to_thread(lambda: store.end(claimed(store), "finished"))
         sender.ring()
@@ -410,11 +412,12 @@ def test_a_hook_is_told_of_its_own_projects_alone(
         ),
     }
     hooks = dict(zip(said, read_webhooks(list(said.values())), strict=True))
-    store.outbox = Outbox(store.database, list(hooks.values()))
+    outbox = Outbox(store.database, list(hooks.values()))
+    store.use_webhooks(outbox)
     for name in ("shop", "bank"):
         new = NewSession(facts={}, input="x", title=name, program=program_id(tmp_path / name), project=name)
         lease = store.claim("runner", (), session_id=store.queue(new))
         assert lease is not None
         store.end(lease, "finished")
-    told = {name: {json.loads(each.body)["title"] for each in store.outbox.take(hook)} for name, hook in hooks.items()}
+    told = {name: {json.loads(each.body)["title"] for each in outbox.take(hook)} for name, hook in hooks.items()}
     assert told == {"all": {"shop", "bank"}, "bank": {"bank"}, "own": {"shop"}, "greedy": set()}

@@ -30,6 +30,7 @@ from golem_forge.team.answers import not_open, remembers_beyond_session
 from golem_forge.team.audit import NOBODY, Actor, AuditHead, AuditRecord
 from golem_forge.team.database import Database, StoreUnavailable, TeamError
 from golem_forge.team.projects import Project, no_project
+from golem_forge.team.question_table import no_question
 from golem_forge.team.quotas import EACH, EVERYBODY, Quota
 from golem_forge.team.rows import (
     ALL_QUESTIONS,
@@ -44,7 +45,8 @@ from golem_forge.team.rows import (
     last_checkpoint,
 )
 from golem_forge.team.schedules import NewSchedule, Schedule, no_schedule
-from golem_forge.team.store import Store, no_question, no_session
+from golem_forge.team.session_table import no_session
+from golem_forge.team.store import Store
 
 TOKEN_PREFIX: Final = "forge_"
 MAX_TOKEN: Final = 200
@@ -352,30 +354,30 @@ class PersonStore:
                 raise no_project(wanted.project)
             programs = frozenset({project.id})
         starter = person.name if wanted.mine else ""
-        found = self.store.questions(
+        found = self.store.questions.rows(
             session=session, state=state, limit=limit, programs=programs, starter=starter, wanted=wanted
         )
         return [_offered_to(person, each) for each in found]
 
     def question(self, question_id: str) -> QuestionRow | None:
         person = self.require("see", "questions")
-        found = self.store.question(question_id)
+        found = self.store.questions.get(question_id)
         if found is None or not self._is_seen(person, found.program, f"question {question_id}"):
             return None
         return _offered_to(person, found)
 
     def find_question(self, reference: str) -> QuestionRow:
         person = self.require("see", "questions")
-        return _offered_to(person, self.store.find_question(reference, person.programs("see")))
+        return _offered_to(person, self.store.questions.find(reference, person.programs("see")))
 
     def answered_by(self, sessions: Sequence[str]) -> dict[str, list[str]]:
         """Of sessions that this person was given before."""
         self.require("see", "sessions")
-        return self.store.answered_by(sessions)
+        return self.store.questions.answered_by(sessions)
 
     def runners(self) -> list[dict[str, Any]]:
         """Somebody who does not see all projects is not told which ones a runner is for."""
-        found, person = self.store.runners(), self.require("see", "runners")
+        found, person = self.store.runners.seen(), self.require("see", "runners")
         return found if person.may("see") else [each | {"offers": {}} for each in found]
 
     def schedules(self) -> list[Schedule]:
@@ -413,14 +415,14 @@ class PersonStore:
 
     def answer(self, question_id: str, answer: Mapping[str, Any]) -> QuestionRow:
         what = f"question {question_id}"
-        who, question = self.require("answer", what), self.store.question(question_id)
+        who, question = self.require("answer", what), self.store.questions.get(question_id)
         if question is None or not self._is_seen(who, question.program, what):
             raise no_question(question_id)
         self.require("answer", what, question.program)
         if remembers_beyond_session(question, answer):
             self.require("remember", what, question.program)
         try:
-            return self.store.answer(question_id, answer, who.name, self.door)
+            return self.store.questions.answer(question_id, answer, who.name, self.door)
         except TeamError as error:
             if error.code == "FOUR_EYES":
                 where = {"session": question.session, "program": question.program}
@@ -442,7 +444,7 @@ class PersonStore:
         found = [first]
         if first.same:
             alike = QuestionFilter(same=first.same)
-            rows = self.store.questions(programs=who.programs("see"), limit=MOST_ALIKE, wanted=alike)
+            rows = self.store.questions.rows(programs=who.programs("see"), limit=MOST_ALIKE, wanted=alike)
             found += [each for each in rows if each.id != first.id]
         said: list[AnsweredOne] = []
         for each in found:

@@ -1,6 +1,6 @@
 """The rows of the store: sessions, questions, arrivals, leases, and what is appended to a journal.
 
-No row knows the database: `store.py` reads and writes them.
+No row knows the database: `store.py` and the tables beside it read and write them.
 """
 
 from __future__ import annotations

@@ -136,8 +136,9 @@ class Runner:
         leases.start()
         threading.Thread(target=self._remove_old_clones, name="forge-old-clones", daemon=True).start()
         if options.webhooks:
-            self.store.outbox = Outbox(self.store.database, options.webhooks, options.page)
-            self._webhooks = WebhookSender(self.store.outbox)
+            outbox = Outbox(self.store.database, options.webhooks, options.page)
+            self.store.use_webhooks(outbox)
+            self._webhooks = WebhookSender(outbox)
         rings = listen(self.store, self._ring_in_thread, (WATCH_CHANNEL,), self._heard_in_thread)
         self._idle_since = time.monotonic()
         dispatch = self._dispatch(parts)
@@ -173,7 +174,7 @@ class Runner:
             await asyncio.to_thread(leases.close)
             await asyncio.to_thread(shutil.rmtree, parts.copies, ignore_errors=True)
             with contextlib.suppress(TeamError):
-                await asyncio.to_thread(self.store.unregister, self.id)
+                await asyncio.to_thread(self.store.runners.unregister, self.id)
 
     def _is_idle(self) -> bool:
         rested = time.monotonic() - self._idle_since
@@ -184,13 +185,13 @@ class Runner:
         one of the two sees the other."""
         self._leaving = True
         try:
-            await asyncio.to_thread(self.store.drain, self.id)
+            await asyncio.to_thread(self.store.runners.drain, self.id)
             has_work = await asyncio.to_thread(
                 self.store.has_work, self.options.labels, self.options.limits, self.options.projects
             )
             if not has_work and self._is_idle():
                 return True
-            await asyncio.to_thread(self.store.drain, self.id, False)
+            await asyncio.to_thread(self.store.runners.drain, self.id, False)
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
         self._leaving = False
@@ -256,7 +257,7 @@ class Runner:
         try:
             await asyncio.to_thread(check_version, self.store.database)
             await asyncio.to_thread(self.store.shorten_leases)
-            await asyncio.to_thread(self.store.expire)
+            await asyncio.to_thread(self.store.questions.expire)
             for said in await asyncio.to_thread(self.store.schedules.start_due):
                 _log.warning("%s", said)
         except StoreUnavailable as error:
@@ -437,7 +438,7 @@ class Runner:
 
     async def _drain(self) -> None:
         with contextlib.suppress(TeamError):
-            await asyncio.to_thread(self.store.drain, self.id)
+            await asyncio.to_thread(self.store.runners.drain, self.id)
         until = time.monotonic() + DRAIN_S
         while (self._runs or self._claims) and time.monotonic() < until and not self._interrupted.is_set():
             for run in list(self._runs.values()):
@@ -455,7 +456,7 @@ class Runner:
             remove_old_clones(self.store, self._home)
 
     def _register(self) -> None:
-        self.store.register(
+        self.store.runners.register(
             self.id,
             host=socket.gethostname(),
             pid=os.getpid(),

@@ -117,7 +117,7 @@ class SessionQuestions:
         while question_id in self.open and not self._is_closed:
             try:
                 row = await asyncio.to_thread(
-                    self._store.ask, self._lease, wire, kind=kind, expires_in=expires_in, four_eyes=four_eyes
+                    self._store.questions.ask, self._lease, wire, kind=kind, expires_in=expires_in, four_eyes=four_eyes
                 )
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_S)
@@ -176,10 +176,10 @@ class SessionQuestions:
     async def _ask_again(self, question_id: str) -> None:
         if (wire := self.open.get(question_id)) is not None:
             with contextlib.suppress(TeamError):
-                await asyncio.to_thread(self._store.ask_again, self._lease, question_id, wire)
+                await asyncio.to_thread(self._store.questions.ask_again, self._lease, question_id, wire)
             self._changed.set()
 
     async def _withdraw(self, question_id: str) -> None:
         person, door = self._answered_here.pop(question_id, ("", ""))
         with contextlib.suppress(TeamError):
-            await asyncio.to_thread(self._store.withdraw, self._lease, question_id, person, door)
+            await asyncio.to_thread(self._store.questions.withdraw, self._lease, question_id, person, door)

@@ -310,8 +310,8 @@ class SessionRun:
         assert journals.journal is not None
         journals.journal.writer.started = True
         if journals.has_run:
-            dropped = await asyncio.to_thread(self._store.drop_answers, self.lease, journals.closed_questions)
-            await asyncio.to_thread(self._store.withdraw_others, self.lease, _open_calls(runtime))
+            dropped = await asyncio.to_thread(self._store.questions.drop_answers, self.lease, journals.closed_questions)
+            await asyncio.to_thread(self._store.questions.withdraw_others, self.lease, _open_calls(runtime))
             await self._tell_dropped(runtime, dropped)
         if journals.may_have_run:
             before = self._kept_notices[MAY_HAVE_RUN_NOTICE].removeprefix(MAY_HAVE_RUN_NOTICE).strip(" .")
@@ -677,7 +677,7 @@ class SessionRun:
             try:
                 arrived = await asyncio.to_thread(self._store.arrived, self.id, self._seen)
                 asked = list(self.questions.open) if arrived else []
-                rows = [await asyncio.to_thread(self._store.question, question_id) for question_id in asked]
+                rows = [await asyncio.to_thread(self._store.questions.get, question_id) for question_id in asked]
             except StoreUnavailable:
                 return False
             # From here nothing else runs: what is not taken up yet is not seen, and keeps the session from parking.

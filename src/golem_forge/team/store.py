@@ -7,6 +7,8 @@ database's clock. Every append names the epoch and locks the row against the nex
 lease can record nothing, and what is not recorded does not run. An answer or a message is a row with a number: the
 same transaction wakes the session. `park` writes `waiting` only if nothing arrived that the runner has not seen.
 
+Every other table has an object of its own: `store.questions.answer(…)`, `store.runners.seen()`, `store.accounts`, ….
+
 All methods block; they are called in threads. They raise StoreUnavailable when the database is away and TeamError
 when it refuses.
 """
@@ -21,66 +23,48 @@ from typing import Any, Final
 
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.ids import new_id
-from golem_forge.core.regex import regex
 from golem_forge.storage.home import ForgeHome
 from golem_forge.team.accounts import Accounts
-from golem_forge.team.answers import check_answer, check_four_eyes, not_open, says_something, with_authors
-from golem_forge.team.audit import Actor, answer_facts, record
+from golem_forge.team.audit import Actor
 from golem_forge.team.database import (
     SQLITE,
     Database,
-    PostgresConnection,
     StoreConnection,
     TeamError,
     open_database,
 )
-from golem_forge.team.dispatch import JobQueue
 from golem_forge.team.journal_table import JournalTable, bound
 from golem_forge.team.project_secrets import ProjectSecrets
 from golem_forge.team.projects import Projects, ensure_project
+from golem_forge.team.question_table import QuestionTable
 from golem_forge.team.quotas import Quotas, check_start
 from golem_forge.team.rows import (
-    ALL_QUESTIONS,
-    ANSWERED,
     CHANNEL,
     ENDED,
-    OPEN,
-    QUESTION_COLUMNS,
     RUNNING,
     SESSION_COLUMNS,
-    SOMEBODY_ELSE,
     WAITING,
     WAS_PRUNED,
-    WITHDRAWN,
     Append,
     Arrival,
     Lease,
     NewSession,
-    QuestionFilter,
-    QuestionRow,
     RecordedSession,
     SessionEnding,
     StoredSession,
-    question_key,
-    question_title,
-    to_question,
     to_session,
 )
+from golem_forge.team.runner_table import RunnerTable
 from golem_forge.team.schedules import Schedules
 from golem_forge.team.schema import SCHEMA_VERSION, check_version, pruning, upgrade
+from golem_forge.team.session_table import SessionTable, as_json, lease_lost, no_session, of_programs
 from golem_forge.team.webhooks import Outbox, SessionFact
 
 LEASE_S: Final = 15.0
-RUNNER_GONE_S: Final = 30.0
-"""A runner that was not seen for so long is not counted any more."""
 _LEAST_PREFIX: Final = 4
 _PAGE: Final = 1000
 _MAX_RESULT: Final = 20_000
 _MAX_NOTICE: Final = 1000
-_MOST_SEARCHED: Final = 8
-"""Words of a search."""
-_MAX_WORDS: Final = 8 << 20
-"""Of what somebody says to a session, as JSON."""
 
 
 class Store:
@@ -91,12 +75,12 @@ class Store:
         self.quotas = Quotas(database)
         self.secrets = ProjectSecrets(database)
         self.journals = JournalTable(database)
+        self._sessions = SessionTable(self.without_secrets)
+        self.questions = QuestionTable(database, self._sessions, self.projects, self.without_secrets)
+        self.runners = RunnerTable(database)
         self.schedules = Schedules(database, self._queue, self.without_secrets)
         self.home: ForgeHome | None = None
         """Of this process: what it knows as secrets becomes no row."""
-        self.outbox: Outbox | None = None
-        """Of a runner that has webhooks."""
-        self._jobs = JobQueue()
 
     @classmethod
     def open(cls, url: str, home: Path, *, create: bool = False) -> Store:
@@ -113,6 +97,10 @@ class Store:
     def without_secrets(self, text: str) -> str:
         """As a journal keeps it: without the secrets that this process knows."""
         return known_secrets(self.home).redact_secrets(text) if self.home is not None else text
+
+    def use_webhooks(self, outbox: Outbox) -> None:
+        """What happens to sessions is told there from now on."""
+        self._sessions.outbox = outbox
 
     def close(self) -> None:
         self.database.close()
@@ -148,10 +136,10 @@ class Store:
         )
         connection.execute(
             "INSERT INTO session_facts (session, facts) VALUES (:id, :facts)",
-            {"id": session_id, "facts": _words(new.facts)},
+            {"id": session_id, "facts": as_json(new.facts)},
         )
-        self._insert_arrival(connection, session_id, 1, "message", {"text": new.input}, new.person, new.door)
-        self._ring(connection, session_id, new.label, new.priority)
+        self._sessions.insert_arrival(connection, session_id, 1, "message", {"text": new.input}, new.person, new.door)
+        self._sessions.ring(connection, session_id, new.label, new.priority)
 
     def sessions(
         self,
@@ -165,7 +153,7 @@ class Store:
         """The newest first. `programs`: only of these."""
         wanted, values = bound("state", states)
         where = f"state IN ({wanted})" if wanted else "1 = 1"
-        among, more = _of_programs(programs)
+        among, more = of_programs(programs)
         where, values = f"{where} AND {among}", values | more
         values |= {"length": len(prefix), "prefix": prefix, "limit": limit}
         if batch:
@@ -215,10 +203,10 @@ class Store:
     def stop(self, session_id: str, person: str = "", door: str = "") -> str:
         """The holder interrupts and settles it; without one it is settled here. Gives the state it had."""
         with self.database.transaction() as connection:
-            row = self._locked(connection, session_id)
+            row = self._sessions.locked(connection, session_id)
             if row.state in ENDED:
                 return row.state
-            if self._is_leased(connection, session_id):
+            if self._sessions.is_leased(connection, session_id):
                 connection.execute("UPDATE sessions SET stop = 1 WHERE id = :id", {"id": session_id})
             else:
                 lines, hash = self.journals.tail_in(connection, session_id)
@@ -227,8 +215,8 @@ class Store:
                     "lines = :lines, hash = :hash, ended = @now, updated = @now WHERE id = :id",
                     {"id": session_id, "lines": lines, "hash": hash},
                 )
-                self._close_questions(connection, session_id)
-            self._add_arrival(connection, row, "stop", {}, person, door)
+                self.questions.withdraw_in(connection, session_id)
+            self._sessions.add_arrival(connection, row, "stop", {}, person, door)
             connection.notify(CHANNEL, session_id)
         return row.state
 
@@ -297,14 +285,8 @@ class Store:
                 {**values, "most": most},
             ).fetchall()
             for session_id, label, priority in rows:
-                self._ring(connection, session_id, label, priority)
+                self._sessions.ring(connection, session_id, label, priority)
         return len(rows)
-
-    def _ring(self, connection: StoreConnection, session_id: str, label: str, priority: int) -> None:
-        """A runner shall take this session. Its row is locked, so that whoever comes finds it as it is afterwards."""
-        if isinstance(connection, PostgresConnection):
-            self._jobs.defer(connection, session_id, label, priority)
-        connection.notify(CHANNEL, session_id)
 
     def renew(self, runner: str, held: Mapping[str, int]) -> dict[str, tuple[bool, int]]:
         """Of the sessions (id → epoch) those that are still held: id → (whether to stop, number of arrivals)."""
@@ -348,7 +330,7 @@ class Store:
         """`waiting`, with its journal's `parked` line, and the lease is given back; False if something arrived that
         the runner has not seen: then nothing changed. TeamError (`LEASE_LOST`): the session is another's."""
         with self.database.transaction() as connection:
-            row = self._held(connection, lease)
+            row = self._sessions.held(connection, lease)
             if row.arrivals > seen or row.stop:
                 return False
             if self.journals.append_in(connection, line) is not None:
@@ -395,7 +377,7 @@ class Store:
                 {"id": lease.id, "epoch": lease.epoch},
             ).rowcount
             if done:
-                self._ring(connection, lease.id, lease.session.label, lease.session.priority)
+                self._sessions.ring(connection, lease.id, lease.session.label, lease.session.priority)
 
     def end(self, lease: Lease, ending: SessionEnding | str) -> bool:
         """With the last lines of its journal, in one commit. A state alone is an ending too. False: the session is
@@ -423,9 +405,8 @@ class Store:
                 },
             ).rowcount
             if done:
-                self._close_questions(connection, lease.id)
-                if self.outbox is not None:
-                    self.outbox.tell(connection, SessionFact(kind=ending.state, session=lease.session))
+                self.questions.withdraw_in(connection, lease.id)
+                self._sessions.tell(connection, SessionFact(kind=ending.state, session=lease.session))
                 connection.notify(CHANNEL, lease.id)
         return bool(done)
 
@@ -482,12 +463,12 @@ class Store:
     def send(self, session_id: str, kind: str, data: Mapping[str, Any], person: str = "", door: str = "") -> int:
         """Wakes the session with what somebody says; gives its number. Raises TeamError where it has ended."""
         with self.database.transaction() as connection:
-            row = self._locked(connection, session_id)
+            row = self._sessions.locked(connection, session_id)
             if row.state in ENDED:
                 raise TeamError(
                     f"session {session_id[:12]} has ended ({row.state}); start another one", "SESSION_ENDED"
                 )
-            number = self._add_arrival(connection, row, kind, data, person, door)
+            number = self._sessions.add_arrival(connection, row, kind, data, person, door)
             connection.notify(CHANNEL, session_id)
         return number
 
@@ -502,421 +483,6 @@ class Store:
             for number, kind, data, person, door in rows
         ]
 
-    def _add_arrival(
-        self,
-        connection: StoreConnection,
-        row: StoredSession,
-        kind: str,
-        data: Mapping[str, Any],
-        person: str,
-        door: str,
-    ) -> int:
-        number = row.arrivals + 1
-        connection.execute(
-            "UPDATE sessions SET arrivals = :number, wake = 1, updated = @now WHERE id = :id",
-            {"number": number, "id": row.id},
-        )
-        self._insert_arrival(connection, row.id, number, kind, data, person, door)
-        if row.state == WAITING and not row.held:  # whoever holds it hears of this without a job
-            self._ring(connection, row.id, row.label, row.priority)
-        return number
-
-    def _insert_arrival(
-        self,
-        connection: StoreConnection,
-        session_id: str,
-        number: int,
-        kind: str,
-        data: Mapping[str, Any],
-        person: str,
-        door: str,
-    ) -> None:
-        if isinstance(said := data.get("text"), str):
-            data = {**data, "text": self.without_secrets(said)}
-        connection.execute(
-            "INSERT INTO arrivals (session, number, kind, data, person, door, at) VALUES (:id, :number, :kind, :data, "
-            ":person, :door, @now)",
-            {
-                "id": session_id,
-                "number": number,
-                "kind": kind,
-                "data": _words(data),
-                "person": person,
-                "door": door,
-            },
-        )
-
-    # ---- questions
-
-    def ask(
-        self,
-        lease: Lease,
-        wire: Mapping[str, Any],
-        *,
-        kind: str,
-        expires_in: float | None = None,
-        four_eyes: int = 0,
-    ) -> QuestionRow:
-        """Opens a question, or finds the one that was asked already: by its id it is the same question.
-
-        `four_eyes`: SOMEBODY_ELSE than an author of the session has to approve it, or they may only approve it once.
-        """
-        path = wire.get("workerPath") or [{}]
-        expires = "@now + :expires" if expires_in else ":expires"
-        with self.database.transaction() as connection:
-            session = self._held(connection, lease)
-            is_new = connection.execute(
-                "INSERT INTO questions (id, session, kind, call, worker, risk, title, wire, state, asked, expires, "
-                "four_eyes, tool, same) VALUES (:id, :session, :kind, :call, :worker, :risk, :title, :wire, 'open', "
-                f"@now, {expires}, :four_eyes, :tool, :same) "
-                "ON CONFLICT (id) DO NOTHING",
-                {
-                    "id": wire["requestId"],
-                    "session": lease.id,
-                    "kind": kind,
-                    "call": wire.get("toolCallId", ""),
-                    "worker": str(path[-1].get("name", "")),
-                    "risk": wire.get("risk", ""),
-                    "title": question_title(wire)[:200],
-                    "wire": json.dumps(dict(wire)),
-                    "expires": expires_in or 0.0,
-                    "four_eyes": int(four_eyes),
-                    "tool": str(wire.get("tool") or ""),
-                    "same": question_key(wire, session.program) if kind == "approval" else "",
-                },
-            ).rowcount
-            self._expire(connection, lease.id)
-            found = self._question(connection, str(wire["requestId"]))
-            if is_new and found is not None and self.outbox is not None:
-                self.outbox.tell(
-                    connection,
-                    SessionFact(
-                        kind="question",
-                        session=lease.session,
-                        question=found.id,
-                        worker=found.worker,
-                        tool=str(wire.get("tool") or "a form"),
-                        risk=found.risk,
-                    ),
-                )
-            connection.notify(CHANNEL, lease.id)
-            if is_new and found is not None:
-                told = {"question": found.id, "tool": str(wire.get("tool") or ""), "risk": found.risk}
-                where = {"session": session.id, "program": session.program}
-                record(connection, "question", session.person, "", told | {"title": found.title}, **where)
-        assert found is not None
-        return found
-
-    def questions(
-        self,
-        *,
-        session: str = "",
-        state: str = OPEN,
-        limit: int = 1000,
-        programs: Collection[str] | None = None,
-        starter: str = "",
-        wanted: QuestionFilter = ALL_QUESTIONS,
-    ) -> list[QuestionRow]:
-        """The oldest first. `programs`: only of these; `starter`: of sessions that this person started. Whose `mine`
-        and which `project` of `wanted` is meant, whoever asks has put into those two."""
-        where, values = _filtered(wanted)
-        values |= {"state": state, "limit": limit}
-        if session:
-            where, values = f"{where} AND session = :session", values | {"session": session}
-        if programs is not None or starter:
-            among, more = _of_programs(programs)
-            if starter:
-                among, more = f"{among} AND person = :starter", more | {"starter": starter}
-            where, values = f"{where} AND session IN (SELECT id FROM sessions WHERE {among})", values | more
-        self.expire()
-        rows = self.database.read(
-            f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} ORDER BY asked, id LIMIT :limit",
-            values,
-        )
-        return self._with_authors(to_question(row) for row in rows)
-
-    def authors(self, session_id: str) -> set[str]:
-        """Who started the session, said something to it or edited a call of it: see `answers.check_four_eyes`."""
-        with self.database.transaction(write=False) as connection:
-            return self._authors(connection, [session_id]).get(session_id, set())
-
-    def _authors(self, connection: StoreConnection, sessions: Iterable[str]) -> dict[str, set[str]]:
-        wanted, values = bound("session", sessions)
-        said = connection.execute(
-            f"SELECT id, person FROM sessions WHERE id IN ({wanted}) UNION SELECT session, person FROM arrivals "
-            f"WHERE session IN ({wanted}) AND kind IN ('message', 'command', 'form')",
-            values,
-        ).fetchall()
-        answered = connection.execute(
-            f"SELECT session, person, kind, answer FROM questions WHERE session IN ({wanted}) AND person <> '' AND "
-            "(kind <> 'approval' OR answer LIKE '%\"args\"%' OR answer LIKE '%\"reason\"%')",
-            values,
-        ).fetchall()
-        found: dict[str, set[str]] = {}
-        for session, person in said:
-            found.setdefault(session, set()).add(person)
-        for session, person, kind, answer in answered:
-            if says_something(kind, json.loads(answer) if answer else {}):
-                found.setdefault(session, set()).add(person)
-        return found
-
-    def _with_authors(self, rows: Iterable[QuestionRow]) -> list[QuestionRow]:
-        """Open questions that need somebody else say whom, as of now."""
-        found = list(rows)
-        sessions = {row.session for row in found if row.state == OPEN and row.four_eyes == SOMEBODY_ELSE}
-        if not sessions:
-            return found
-        with self.database.transaction(write=False) as connection:
-            authors = self._authors(connection, sessions)
-        people = self.projects.approvers(row.program for row in found)
-        return [
-            with_authors(row, authors.get(row.session, ()), people[row.program])
-            if row.state == OPEN and row.four_eyes == SOMEBODY_ELSE
-            else row
-            for row in found
-        ]
-
-    def answered_by(self, sessions: Sequence[str]) -> dict[str, list[str]]:
-        """Session → who answered its questions, the first one first."""
-        wanted, values = bound("session", sessions)
-        if not values:
-            return {}
-        rows = self.database.read(
-            f"SELECT session, person FROM questions WHERE session IN ({wanted}) AND state = 'answered' "
-            "AND person <> '' GROUP BY session, person ORDER BY min(answered)",
-            values,
-        )
-        found: dict[str, list[str]] = {}
-        for session, person in rows:
-            found.setdefault(session, []).append(person)
-        return found
-
-    def find_question(self, reference: str, programs: Collection[str] | None = None) -> QuestionRow:
-        """By its id or the beginning of it. `programs`: only of these. Raises TeamError."""
-        rows = []
-        if reference:
-            among, values = _of_programs(programs)
-            rows = self.database.read(
-                f"SELECT {QUESTION_COLUMNS} FROM questions WHERE substr(id, 1, :length) = :id "
-                f"AND session IN (SELECT id FROM sessions WHERE {among}) LIMIT 2",
-                {**values, "length": len(reference), "id": reference},
-            )
-        if len(rows) > 1:
-            raise TeamError(
-                f"several questions start with {reference!r}; type more of the id (`forge inbox` shows them)"
-            )
-        if not rows:
-            raise no_question(reference)
-        return self._with_authors([to_question(rows[0])])[0]
-
-    def answer(self, question_id: str, answer: Mapping[str, Any], person: str = "", door: str = "") -> QuestionRow:
-        """The first answer counts, and wakes the session. Gives the question as it is now; whether this answer counted
-        is told by `answer_counts`. Raises TeamError for one that is not open any more."""
-        if answer.get("reason"):
-            answer = {**answer, "reason": self.without_secrets(str(answer["reason"]))}
-        if self.without_secrets(words := _words(answer)) != words:
-            raise TeamError(
-                "This answer holds a secret, and the store keeps none. The question stays open.", "QUESTION_SECRET"
-            )
-        with self.database.transaction() as connection:
-            row = connection.execute("SELECT session FROM questions WHERE id = :id", {"id": question_id}).fetchone()
-            if row is None:
-                raise no_question(question_id)
-            session = self._locked(connection, row[0])
-            if self._expire(connection, session.id):
-                session = self._locked(connection, session.id)
-            asked = self._question(connection, question_id)
-            if asked is not None and asked.state == OPEN:
-                if session.held and not self._is_leased(connection, session.id):
-                    raise TeamError(
-                        "The runner that asks this is silent, so nobody would take the answer up. Another runner goes "
-                        "on with the session within 30 seconds, if one runs, and asks again what it still needs.",
-                        "RUNNER_SILENT",
-                    )
-                authors = self._authors(connection, [session.id]) if asked.four_eyes else {}
-                check_four_eyes(asked, answer, person, authors.get(session.id, ()))
-                check_answer(asked, answer)
-            changed = connection.execute(
-                "UPDATE questions SET state = 'answered', answer = :answer, person = :person, door = :door, "
-                "answered = @now WHERE id = :id AND state = 'open'",
-                {"answer": words, "person": person, "door": door, "id": question_id},
-            ).rowcount
-            found = self._question(connection, question_id)
-            assert found is not None
-            if changed:
-                self._add_arrival(connection, session, "answer", {"question": question_id}, person, door)
-                connection.notify(CHANNEL, session.id)
-                self._record_answer(connection, session, found, answer)
-        if not changed:
-            raise not_open(found)
-        return found
-
-    def withdraw(self, lease: Lease, question_id: str, person: str = "", door: str = "") -> None:
-        """Nobody has to answer it any more. One that was answered stays so. `person`: they answered it at the session
-        itself. Raises TeamError (`LEASE_LOST`): the session is another's, and so are its questions."""
-        with self.database.transaction() as connection:
-            session = self._held(connection, lease)
-            changed = connection.execute(
-                "UPDATE questions SET state = :state, person = :person, door = :door, answered = @now "
-                "WHERE id = :id AND session = :session AND state = 'open'",
-                {
-                    "state": ANSWERED if person else WITHDRAWN,
-                    "person": person,
-                    "door": door,
-                    "id": question_id,
-                    "session": lease.id,
-                },
-            ).rowcount
-            connection.notify(CHANNEL, lease.id)
-            if changed and person and (found := self._question(connection, question_id)) is not None:
-                self._record_answer(connection, session, found, {})
-
-    def _record_answer(
-        self, connection: StoreConnection, session: StoredSession, answered: QuestionRow, answer: Mapping[str, Any]
-    ) -> None:
-        """In the audit, as the last thing of its transaction."""
-        told = answer_facts(answered.id, answered.kind, str(answered.wire.get("tool") or ""), answered.risk, answer)
-        kind = "edit" if "edited" in told else "answer"
-        where = {"session": session.id, "program": session.program}
-        record(connection, kind, answered.person, answered.door, told | {"starter": session.person}, **where)
-
-    def ask_again(self, lease: Lease, question_id: str, wire: Mapping[str, Any]) -> None:
-        """The answer did not count (an edit that is not valid): the question is open once more, as it is shown now."""
-        with self.database.transaction() as connection:
-            self._held(connection, lease)
-            connection.execute(
-                "UPDATE questions SET state = 'open', wire = :wire, same = '', answer = '', person = '', door = '', "
-                "answered = 0 WHERE id = :id AND session = :session AND state = 'answered'",
-                {"wire": json.dumps(dict(wire)), "id": question_id, "session": lease.id},
-            )
-            connection.notify(CHANNEL, lease.id)
-
-    def drop_answers(self, lease: Lease, ids: Iterable[str]) -> list[QuestionRow]:
-        """Of these questions, which ended with their runner: those that somebody answered, and nobody took up. They
-        are withdrawn, and keep the name of who answered."""
-        wanted, values = bound("id", ids)
-        if not values:
-            return []
-        with self.database.transaction() as connection:
-            self._held(connection, lease)
-            rows = connection.execute(
-                f"UPDATE questions SET state = 'withdrawn' WHERE session = :session AND state = 'answered' AND "
-                f"id IN ({wanted}) RETURNING {QUESTION_COLUMNS}",
-                {**values, "session": lease.id},
-            ).fetchall()
-        return [to_question(row) for row in rows]
-
-    def withdraw_others(self, lease: Lease, calls: Iterable[str]) -> None:
-        """After a session was taken over: questions of calls that are not open any more."""
-        kept, values = bound("call", calls)
-        others = f"AND call NOT IN ({kept})" if kept else ""
-        with self.database.transaction() as connection:
-            self._held(connection, lease)
-            connection.execute(
-                f"UPDATE questions SET state = 'withdrawn' WHERE session = :session AND state = 'open' {others}",
-                {**values, "session": lease.id},
-            )
-
-    def question(self, question_id: str) -> QuestionRow | None:
-        self.expire()
-        with self.database.transaction(write=False, single=True) as connection:
-            found = self._question(connection, question_id)
-        return None if found is None else self._with_authors([found])[0]
-
-    def expire(self) -> None:
-        """Denies questions whose time is over, by the database's clock, and wakes their sessions."""
-        rows = self.database.read(
-            "SELECT DISTINCT session FROM questions WHERE state = 'open' AND expires > 0 AND expires < @now"
-        )
-        for (session_id,) in rows:
-            with self.database.transaction() as connection:
-                self._locked(connection, session_id)
-                self._expire(connection, session_id)
-                connection.notify(CHANNEL, session_id)
-
-    def _question(self, connection: StoreConnection, question_id: str) -> QuestionRow | None:
-        row = connection.execute(
-            f"SELECT {QUESTION_COLUMNS} FROM questions WHERE id = :id",
-            {"id": question_id},
-        ).fetchone()
-        return None if row is None else to_question(row)
-
-    def _expire(self, connection: StoreConnection, session_id: str) -> bool:
-        """The session's row is locked: who changes questions locks their session first, so nobody waits in a circle."""
-        changed = connection.execute(
-            "UPDATE questions SET state = 'expired' WHERE session = :id AND state = 'open' AND expires > 0 "
-            "AND expires < @now",
-            {"id": session_id},
-        ).rowcount
-        if changed:
-            session = self._locked(connection, session_id)
-            if session.state not in ENDED:
-                self._add_arrival(connection, session, "expired", {}, "", "")
-        return bool(changed)
-
-    def _close_questions(self, connection: StoreConnection, session_id: str) -> None:
-        connection.execute(
-            "UPDATE questions SET state = 'withdrawn' WHERE session = :id AND state = 'open'",
-            {"id": session_id},
-        )
-
-    # ---- runners
-
-    def register(
-        self,
-        runner: str,
-        *,
-        host: str,
-        pid: int,
-        slots: int,
-        labels: Sequence[str],
-        version: str,
-        offers: Mapping[str, Any],
-    ) -> None:
-        with self.database.transaction() as connection:
-            connection.execute("DELETE FROM runners WHERE seen < @now - 86400")
-            connection.execute(
-                "INSERT INTO runners (id, host, pid, slots, labels, version, offers, started, seen) VALUES (:id, "
-                ":host, :pid, :slots, :labels, :version, :offers, @now, @now)",
-                {
-                    "id": runner,
-                    "host": host,
-                    "pid": pid,
-                    "slots": slots,
-                    "labels": json.dumps(list(labels)),
-                    "version": version,
-                    "offers": json.dumps(dict(offers)),
-                },
-            )
-
-    def unregister(self, runner: str) -> None:
-        with self.database.transaction() as connection:
-            connection.execute("DELETE FROM runners WHERE id = :id", {"id": runner})
-
-    def drain(self, runner: str, draining: bool = True) -> None:
-        """Nobody shall count on this runner for new sessions; or again, with `draining` False."""
-        with self.database.transaction() as connection:
-            values = {"id": runner, "draining": int(draining)}
-            connection.execute("UPDATE runners SET draining = :draining WHERE id = :id", values)
-
-    def runners(self) -> list[dict[str, Any]]:
-        """Those that were seen lately."""
-        rows = self.database.read(
-            f"SELECT id, host, pid, slots, labels, version, offers, draining, @now - seen FROM runners "
-            f"WHERE seen > @now - {RUNNER_GONE_S} ORDER BY started"
-        )
-        names = ("id", "host", "pid", "slots", "labels", "version", "offers", "draining", "silent")
-        found = [dict(zip(names, row, strict=True)) for row in rows]
-        return [each | {"labels": json.loads(each["labels"]), "offers": json.loads(each["offers"])} for each in found]
-
-    def busy_slots(self) -> dict[str, int]:
-        """By runner: how many sessions it holds."""
-        rows = self.database.read(
-            "SELECT runner, count(*) FROM sessions WHERE state IN ('running', 'waiting') AND runner <> '' "
-            "GROUP BY runner"
-        )
-        return {str(runner): int(number) for runner, number in rows}
-
     def notify(self, notices: Iterable[tuple[str, str]]) -> None:
         """(channel, what) each, to whoever listens; PostgreSQL only. Nothing of it is kept."""
         with self.database.transaction() as connection:
@@ -924,26 +490,6 @@ class Store:
                 connection.notify(channel, what)
 
     # ---- inside
-
-    def _locked(self, connection: StoreConnection, session_id: str) -> StoredSession:
-        row = connection.execute(
-            f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = :id @update",
-            {"id": session_id},
-        ).fetchone()
-        if row is None:
-            raise TeamError(no_session(session_id), "SESSION_NOT_FOUND")
-        return to_session(row)
-
-    def _is_leased(self, connection: StoreConnection, session_id: str) -> bool:
-        found = connection.execute("SELECT 1 FROM sessions WHERE id = :id AND lease_until > @now", {"id": session_id})
-        return found.fetchone() is not None
-
-    def _held(self, connection: StoreConnection, lease: Lease) -> StoredSession:
-        """Locked. Raises TeamError (`LEASE_LOST`) where the session is another's by now."""
-        row = self._locked(connection, lease.id)
-        if row.epoch != lease.epoch:
-            raise lease_lost(lease.id)
-        return row
 
     def counts(self) -> dict[str, Any]:
         """How many sessions are in which state, questions, runners, and how long the oldest queued one waits."""
@@ -955,7 +501,7 @@ class Store:
                 "SELECT state, count(*) FROM deliveries WHERE state <> 'sent' GROUP BY state ORDER BY state DESC"
             ).fetchall()
         counted: dict[str, Any] = {str(state): int(number) for state, number in states}
-        counted |= {"open questions": int(questions), "runners": len(self.runners())}
+        counted |= {"open questions": int(questions), "runners": len(self.runners.seen())}
         counted |= {f"webhooks {state}": int(number) for state, number in unsent}
         return counted | {"oldest queued (s)": round(float(oldest or 0), 1)}
 
@@ -998,54 +544,6 @@ class Store:
                     connection.execute(f"DELETE FROM {table} WHERE session = :id", {"id": session_id})
                 connection.execute("DELETE FROM sessions WHERE id = :id", {"id": session_id})
         return len(rows)
-
-
-def no_question(reference: str) -> TeamError:
-    return TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
-
-
-def no_session(reference: str) -> str:
-    return f"no session {reference!r} in the store; `forge ps --all` shows them"
-
-
-def lease_lost(session_id: str) -> TeamError:
-    return TeamError(f"Another runner has taken session {session_id[:12]} over.", "LEASE_LOST")
-
-
-def _words(said: Mapping[str, Any]) -> str:
-    words = json.dumps(dict(said))
-    if len(words) > _MAX_WORDS:
-        raise TeamError(f"This is too long: a session takes {_MAX_WORDS >> 20} MiB at a time.", "STORE_TOO_LONG")
-    return words
-
-
-def _of_programs(programs: Collection[str] | None) -> tuple[str, dict[str, Any]]:
-    """(which rows of `sessions` are of these programs, the values of that); None: all are."""
-    if programs is None:
-        return "1 = 1", {}
-    among, values = bound("program", programs)
-    return (f"program IN ({among})" if values else "1 = 0"), values
-
-
-def _filtered(wanted: QuestionFilter) -> tuple[str, dict[str, Any]]:
-    """(which rows of `questions` these are, the values of that)."""
-    where, values = "", {}
-    for name in ("worker", "risk", "tool", "same"):
-        if value := getattr(wanted, name):
-            where, values[name] = f"{where} AND {name} = :{name}", value
-    if wanted.older_s:
-        where, values["older"] = f"{where} AND asked <= @now - :older", wanted.older_s
-    if wanted.after:
-        where += " AND (asked, id) > (SELECT q.asked, q.id FROM questions q WHERE q.id = :after)"
-        values["after"] = wanted.after
-    for number, word in enumerate(wanted.words.lower().split()[:_MOST_SEARCHED]):
-        sign = f"word_{number}"
-        where += (
-            f" AND (lower(title) LIKE :{sign} ESCAPE '!' OR session IN (SELECT id FROM sessions WHERE "
-            f"lower(title || ' ' || person || ' ' || id) LIKE :{sign} ESCAPE '!'))"
-        )
-        values[sign] = f"%{regex('[!%_]').sub(lambda found: '!' + found[0], word)}%"
-    return where, values
 
 
 def _claimable(

@@ -108,7 +108,7 @@ def _examine(settings: StoreSettings, home: Path) -> Iterator[tuple[str, str, st
         try:
             version = check_version(database)
             store = Store(database)
-            runners, queued = store.runners(), store.counts().get(QUEUED, 0)
+            runners, queued = store.runners.seen(), store.counts().get(QUEUED, 0)
         except TeamError as error:
             text = error.message if shown in error.message else f"{shown}: {error.message}"
             raise TeamError(text, error.code) from None
@@ -160,7 +160,7 @@ def _status(store: Store, notify: Sequence[NotifyHook], as_json: bool) -> int:
     problems += webhook_problems(notify)
     facts: dict[str, Any] = store.counts() | {"store": store.database.shown, "version": SCHEMA_VERSION}
     facts |= {"role": role} if role else {}
-    runners, busy = store.runners(), store.busy_slots()
+    runners, busy = store.runners.seen(), store.runners.busy_slots()
     if as_json:
         rows = [
             {name: each[name] for name in ("id", "host", "pid", "version", "slots", "labels")}

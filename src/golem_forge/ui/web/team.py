@@ -52,8 +52,9 @@ from golem_forge.team.live import LIVE_CHANNEL
 from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, all_people, find_person, token_hash
 from golem_forge.team.rings import Rings, listen
 from golem_forge.team.rows import NewSession, program_id
+from golem_forge.team.session_table import no_session
 from golem_forge.team.session_workspace import workspace_facts
-from golem_forge.team.store import Store, no_session
+from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.listen import make_directory
 from golem_forge.ui.web.sdk import WebSocket

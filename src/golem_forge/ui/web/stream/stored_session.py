@@ -128,7 +128,7 @@ class TeamSession(FollowedSession):
             with self._path.open("ab") as file:
                 file.write(b"".join(line if line.endswith(b"\n") else line + b"\n" for _, line in found))
             self._copied = found[-1][0]
-        self._open = {row.id: row for row in self._store.questions(session=self.id)} if state not in ENDED else {}
+        self._open = {row.id: row for row in self._store.questions.rows(session=self.id)} if state not in ENDED else {}
         return state, new
 
     # ---- what is not recorded
@@ -256,7 +256,7 @@ class TeamSession(FollowedSession):
 
     def _why_not_reached(self) -> str:
         """In a thread."""
-        host = next((each["host"] for each in self._store.runners() if each["id"] == self._runner), "")
+        host = next((each["host"] for each in self._store.runners.seen() if each["id"] == self._runner), "")
         if not host:
             return "This form asks for a secret, and no runner has the session now. Try again in half a minute."
         return (
