@@ -120,6 +120,11 @@ class TwoMachines:
         runner.wait()
         self.program.end_leases()
 
+    def waits_for_an_answer(self, session: str) -> bool:
+        """Both: a session that nobody has taken yet still says what it waited for before it was answered."""
+        store = self.program.store()
+        return bool(store.find(session).waits_for and store.questions.rows())
+
     def kept(self, session: str, path: str) -> str:
         return git("show", f"refs/forge/{session}:{path}", cwd=self.origin)
 
@@ -201,8 +206,7 @@ def test_after_a_clean_turn_nothing_is_lost_and_an_old_clone_never_counts(machin
         program.store().questions.answer(question.id, {"approved": False}, "ada", "test")
         runner = machines.start(home)
         if home == machines.other:
-            until(lambda: program.store().find(session).waits_for, or_else=program.logs)
-            until(program.store().questions.rows, or_else=program.logs)
+            until(lambda: machines.waits_for_an_answer(session), or_else=program.logs)
             runner.kill()
     assert program.wait_for(session, "finished", "failed").state == FINISHED
     assert machines.kept(session, "b.txt") == "second"

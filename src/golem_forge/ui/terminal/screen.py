@@ -40,6 +40,8 @@ _SECOND_KEY_S: Final = 0.01
 _TICK_S: Final = 0.1
 _REFLOWS: Final = not os.environ.get("XTERM_VERSION") and not os.environ.get("TERM", "").startswith(("linux", "rxvt"))
 """Whether the terminal breaks the lines it shows anew when it becomes narrower."""
+_COUNTS_CLEARED_ENDS: Final = "TMUX" in os.environ or os.environ.get("TERM", "").startswith(("tmux", "screen"))
+"""Whether it then counts the end of a row that was cleared as part of it. tmux does."""
 _RESIZE_DELAY_S: Final = 0.15
 
 
@@ -318,10 +320,10 @@ class Screen:
         renderer.reset(leave_alternate_screen=False)
 
     def _clear_rests(self) -> bool:
-        """Draws the live part anew where a row above the cursor became shorter. True: it did. tmux counts the end that
-        was cleared as part of the row, so it would break a row in two that `_erase_reflowed` takes for one."""
+        """Draws the live part anew where a row above the cursor became shorter. True: it did. A terminal that counts
+        the cleared end would later break a row in two that `_erase_reflowed` takes for one."""
         renderer = self.app.renderer
-        if renderer._last_screen is None or not _REFLOWS:
+        if renderer._last_screen is None or not _COUNTS_CLEARED_ENDS:
             return False
         widths = _row_widths(renderer._last_screen)
         self._used = [max(pair) for pair in zip_longest(widths, self._used, fillvalue=0)]
