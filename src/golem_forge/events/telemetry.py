@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 CLOSE_S: Final = 2.0
 """The most that the end of a process waits for a collector."""
+_LOAD_S: Final = 30.0
+"""The most that the end of a session waits for the library to be loaded. On a busy machine that takes seconds, and
+without it a short session would leave no trace."""
 _RETRY_S: Final = 1.0
 """After so much of it a collector that refused is not tried again; a request under way goes on."""
 _MOST_FACTS: Final = 10_000
@@ -112,7 +115,7 @@ def watch_session(bus: EventBus, settings: TelemetrySettings) -> Callable[[], No
     def end() -> None:
         forget()
         pipeline.add(watcher.end)
-        pipeline.loaded.wait(CLOSE_S)
+        pipeline.loaded.wait(_LOAD_S)
 
     return end
 
