@@ -185,9 +185,11 @@ class SignIn:
         if found is None:
             return False
         async with found.lock:
+            if cookie_hash not in self._confirmed:  # it ended while this one waited: a page asks many things at once
+                return False
             now = self._clock()
             if now - found.at < age or now < found.retry:
-                return cookie_hash in self._confirmed
+                return True
             try:
                 found.grant = await self.client.renew(found.grant)
                 await run_in_thread(lambda: self._store.accounts.sign_in(found.grant.who))
@@ -202,7 +204,7 @@ class SignIn:
         return True
 
     async def _end(self, cookie_hash: str, found: _Confirmed, why: str) -> None:
-        del self._confirmed[cookie_hash]
+        self._confirmed.pop(cookie_hash, None)  # `watch` may have dropped it while the provider was asked
         self._login.end(cookie_hash)
         with contextlib.suppress(TeamError):
             await run_in_thread(lambda: self._store.accounts.log_out(found.name, SIGN_IN_DOOR, why))
