@@ -28,8 +28,7 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import valid_unicode
-from golem_forge.core.table import cost_text, local_minute
-from golem_forge.core.text import display_path, one_line, shorten
+from golem_forge.core.text import cost_text, display_path, local_minute, one_line, shorten
 from golem_forge.events.envelope import Event
 from golem_forge.events.index import SessionIndex, SessionSummary, find_session
 from golem_forge.events.journal_files import (

@@ -16,12 +16,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Final
 
-from golem_forge.config.yaml_file import YamlFile, YamlPath
-from golem_forge.config.yaml_reader import PLAIN_CONSTANTS, PlainText
+from golem_forge.config.yaml_file import PLAIN_CONSTANTS, PlainText, YamlFile, YamlPath
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.regex import regex
 from golem_forge.core.text import closest_match, nearest_hint
 
+_DURATION: Final = regex(r"(\d+)(s|m|h|d)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 INVALID: Final = object()
 """Stands for a value that did not pass; it is left out of the result."""
 
@@ -169,6 +171,18 @@ def flag(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 def positive(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
     return float(value) if usable else refuse(problems, path, value, "a number above 0")
+
+
+def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    """`30m` → 1800.0"""
+    seconds = time_span(value) if isinstance(value, str) else None
+    return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d") if seconds is None else seconds
+
+
+def time_span(text: str) -> float | None:
+    """Seconds; None: it is no time like `30m`."""
+    found = _DURATION.fullmatch(text)
+    return float(int(found[1]) * _SECONDS[found[2]]) if found is not None and int(found[1]) else None
 
 
 def one_of(*allowed: str) -> Check:

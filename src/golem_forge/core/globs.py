@@ -8,10 +8,34 @@ one character of a set. Everything compares exactly: no case folding, no normali
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
 from golem_forge.core.regex import regex
+
+
+class HostGroup(StrEnum):
+    PYTHON = "python"
+    NODE = "node"
+    RUST = "rust"
+    GO = "go"
+
+
+GROUPS: Final = tuple(group.value for group in HostGroup)
+GROUP_PREFIX: Final = "group:"
+"""`group:python` stands in a list of hosts for all hosts of the group."""
+
+
+def named_group(word: str) -> HostGroup | None:
+    """None: the word is no group. Raises ValueError for a group that there is not."""
+    if not word.startswith(GROUP_PREFIX):
+        return None
+    group = word.removeprefix(GROUP_PREFIX)
+    if group not in GROUPS:
+        raise ValueError(f"there is no such group; groups are {', '.join(GROUPS)}")
+    return HostGroup(group)
+
 
 _LITERAL: Final = regex(r"[^*?\[]*")
 

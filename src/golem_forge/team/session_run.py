@@ -33,7 +33,7 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.credentials_block import PROJECT_SECRETS
+from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.decisions import Risk
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace

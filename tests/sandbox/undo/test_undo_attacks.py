@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.undo.tree import Project, git, snapshot
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine

@@ -32,8 +32,7 @@ from golem_forge.events.journal import Journal
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI
-from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands, prompt_text
-from golem_forge.mcp.client.resources import ServerAccess
+from golem_forge.mcp.client.resources import PromptCommand, ServerAccess, prompt_commands, prompt_text
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook

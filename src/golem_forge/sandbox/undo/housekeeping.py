@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
 from golem_forge.events.journal_files import is_locked
 from golem_forge.sandbox.sandbox import Sandbox

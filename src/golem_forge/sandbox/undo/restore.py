@@ -27,7 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
 from golem_forge.core.diff import file_diff
 from golem_forge.core.errors import ForgeError

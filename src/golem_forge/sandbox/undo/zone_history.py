@@ -27,7 +27,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
 from golem_forge.core.diff import line_changes
 from golem_forge.core.lazy_dataclass import replace

@@ -21,8 +21,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.credentials_block import PROJECT_SECRETS
-from golem_forge.config.sandbox_block import VARIABLE_NAME
+from golem_forge.config.sandbox_block import PROJECT_SECRETS, VARIABLE_NAME
 from golem_forge.config.sandbox_block import variable_problem as variable_problem
 from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, refuse
 from golem_forge.config.yaml_file import YamlFile, YamlPath

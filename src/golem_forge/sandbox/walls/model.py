@@ -22,7 +22,7 @@ from golem_forge.sandbox.undo.coverage import UncoveredPath
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 
 if TYPE_CHECKING:
-    from golem_forge.config.credentials_block import HostCredential
+    from golem_forge.config.sandbox_block import HostCredential
     from golem_forge.sandbox.network.credentials import CredentialUse
     from golem_forge.sandbox.network.loopback import SessionLoopback
 

@@ -14,9 +14,14 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.credentials_block import PLACEHOLDER, TLS_PORT, HostCredential
-from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import (
+    PLACEHOLDER,
+    TLS_PORT,
+    HostCredential,
+    ResourceLimits,
+    UndoSettings,
+    WallSettings,
+)
 from golem_forge.core.calls import Leftover
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars

@@ -16,8 +16,8 @@ from typing import Any, Final
 from golem_forge.config.mcp_spec import split_port
 from golem_forge.config.sandbox_block import variable_problem
 from golem_forge.config.schema import Check, MappingSchema, check_keys, flag
-from golem_forge.config.yaml_reader import PlainText, YamlPath
-from golem_forge.core.host_groups import named_group
+from golem_forge.config.yaml_file import PlainText, YamlPath
+from golem_forge.core.globs import named_group
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.policy.rules.globs import normal_host

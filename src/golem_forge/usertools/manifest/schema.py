@@ -1,7 +1,7 @@
 """How a manifest is checked: the words of its problems, and the kinds of values that it has.
 
 Of a manifest only the first problem is told: ManifestProblems raises ManifestFault, with path, line and code. A value
-is what the strict form of `config.yaml_reader` gives, or JSON from a model: a `PlainText` may be text, a number or a
+is what the strict form of `config.yaml_file` gives, or JSON from a model: a `PlainText` may be text, a number or a
 boolean, whatever its key wants; a JSON number is never text. Everything has a bound.
 
 Threat: the author chooses what a person and a model read. Text that names or describes is one line without characters
@@ -16,13 +16,13 @@ from enum import StrEnum
 from typing import Any, Final, NoReturn, TypeVar
 
 from golem_forge.config.schema import ConfigProblems, dotted_path
-from golem_forge.config.yaml_file import YamlFile
-from golem_forge.config.yaml_reader import (
+from golem_forge.config.yaml_file import (
     LONGEST_STRICT_KEY,
     MAX_DEPTH,
     PLAIN_INTEGER,
     PlainText,
     YamlFault,
+    YamlFile,
     YamlPath,
     check_unicode,
     decode_yaml,
