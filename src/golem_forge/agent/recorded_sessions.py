@@ -230,7 +230,7 @@ def delete_session(home: Path, session_id: str) -> None:
     finally:
         os.close(lock)
     if (home / "undo").exists():
-        from golem_forge.sandbox.undo.housekeeping import forget_session  # loads SQLite
+        from golem_forge.sandbox.undo.restore import forget_session  # loads SQLite
 
         forget_session(home, session_id)
     SessionIndex(home).refresh()

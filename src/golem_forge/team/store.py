@@ -54,10 +54,9 @@ from golem_forge.team.rows import (
     StoredSession,
     to_session,
 )
-from golem_forge.team.runner_table import RunnerTable
 from golem_forge.team.schedules import Schedules
 from golem_forge.team.schema import SCHEMA_VERSION, check_version, pruning, upgrade
-from golem_forge.team.session_table import SessionTable, as_json, lease_lost, no_session, of_programs
+from golem_forge.team.session_table import RunnerTable, SessionTable, as_json, lease_lost, no_session, of_programs
 from golem_forge.team.webhooks import Outbox, SessionFact
 
 LEASE_S: Final = 15.0

@@ -23,8 +23,7 @@ from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
-from golem_forge.sandbox.undo.housekeeping import recover
-from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview
+from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview, recover
 
 FORGE = str(Path(sys.executable).with_name("forge"))
 TESTS = str(Path(__file__).parents[3])

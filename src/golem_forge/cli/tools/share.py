@@ -37,7 +37,7 @@ from golem_forge.usertools.share import LockRecord, check_commit, parse_source, 
 from golem_forge.usertools.share.export import export_skill, export_tool, write_index
 from golem_forge.usertools.share.importer import ImportedTool, ToolUpdate, apply_update, import_tool, prepare_update
 from golem_forge.usertools.share.reader import INDEX_FILE, browse_collection
-from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.store.queries import Author, AuthorKind
 from golem_forge.usertools.trust import identical_tool, similar_tools
 from golem_forge.usertools.workshop import Workshop
 

@@ -35,7 +35,16 @@ from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.coverage import Coverage
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
-from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
+from golem_forge.sandbox.walls.cache import (
+    BytecodeCache,
+    PackageCache,
+    cache_directory,
+    cache_variables,
+    is_look_due,
+    kept_home,
+    look_after,
+    write_gitconfig,
+)
 from golem_forge.sandbox.walls.environment import (
     Certificates,
     job_environment,
@@ -46,10 +55,9 @@ from golem_forge.sandbox.walls.environment import (
 )
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
-from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.model import HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
-from golem_forge.sandbox.walls.package_cache import PackageCache, cache_variables, is_look_due, look_after
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
+from golem_forge.sandbox.walls.restrictions import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
 from golem_forge.sandbox.zones import PlaceholderNotes

@@ -49,6 +49,7 @@ from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.cli_args import bind_options, words_as_tokens
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
+from golem_forge.usertools.folder import private_directory, remove_tree
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY
 from golem_forge.usertools.run.tool_values import (
     KeptHandles,
@@ -59,7 +60,6 @@ from golem_forge.usertools.run.tool_values import (
     replayed_answer,
     value_answer,
 )
-from golem_forge.usertools.scratch import private_directory, remove_tree
 
 AT_ONCE: Final = 16
 MOST_CALLS: Final = 200
