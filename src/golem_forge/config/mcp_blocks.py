@@ -1,4 +1,4 @@
-"""The blocks `mcp` and `tools` of forge.yaml and config.yaml: MCP servers, and when their tools are too many to send.
+"""MCP servers as people write them: the blocks `mcp` and `tools` of forge.yaml and config.yaml, and `.mcp.json`.
 
 `SERVER_CHECK` checks one server's block, key by key; `server_block` gives a `ServerBlock` with the origin of every
 value. `mcp_file` takes the checked top level of one file and gives an `McpFile`; `mcp_merge` puts the files together.
@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import VERDICT_CHECK, Setting, approval_settings
+from golem_forge.config.approval_modes import VERDICT_CHECK, approval_settings
 from golem_forge.config.mcp_spec import (
     NAME_RULE,
     AuthKind,
@@ -40,6 +40,7 @@ from golem_forge.config.schema import (
     Check,
     ConfigProblems,
     MappingSchema,
+    Setting,
     flag,
     list_of,
     map_of,

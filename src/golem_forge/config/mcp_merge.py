@@ -1,4 +1,5 @@
-"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it key by key.
+"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it key by key; and
+how `forge mcp add` edits them.
 
 `effective_mcp` takes the three, checked and restricted, and the zones there are; it gives `McpSettings` and adds to
 `problems` what forge.yaml says and cannot mean. A program's server wins over the user's of the same name; only `--set`

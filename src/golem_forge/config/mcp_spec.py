@@ -1,5 +1,5 @@
-"""ServerSpec: one configured MCP server, as forge.yaml and `.mcp.json` say together, unexpanded; its name and its
-address.
+"""ServerSpec: one configured MCP server, as forge.yaml and `.mcp.json` say together, its name, its
+address, and its variables, put in at the last moment.
 
 Plain data: `mcp_blocks` reads it, `mcp/client` starts what it names. `${NAME}` stays as written; values of the
 environment are put in at the last moment and appear in no copy of a spec.
@@ -34,7 +34,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
-from golem_forge.config.approval_modes import Setting
+from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest

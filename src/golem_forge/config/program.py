@@ -26,7 +26,6 @@ from urllib.parse import unquote
 from golem_forge.config.approval_modes import (
     APPROVAL_KEYS,
     ApprovalMode,
-    Setting,
     choose_mode,
     is_stricter_mode,
     verdict_settings,
@@ -38,7 +37,6 @@ from golem_forge.config.hooks_block import (
     effective_hooks,
     restrict_untrusted_hooks,
 )
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_blocks import (
     MCP_KEYS,
     McpFile,
@@ -78,8 +76,10 @@ from golem_forge.config.sandbox_block import (
 )
 from golem_forge.config.schema import (
     Check,
+    ConfigLayer,
     ConfigProblems,
     MappingSchema,
+    Setting,
     check,
     flag,
     list_of,

@@ -1,5 +1,5 @@
-"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices; and which
-of it counts from an untrusted program.
+"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices, reviewer;
+and which of it counts from an untrusted program.
 
 `RunSettings` is plain data; `effective_run` puts a program's layer over the user's, key by key. Threat: a stranger's
 program could send a user's API key and text to an address of its own or spend their money, so of an untrusted program
@@ -24,10 +24,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import variable_holding, whole_number
 from golem_forge.config.schema import (
     Check,
+    ConfigLayer,
     ConfigProblems,
     MappingSchema,
     flag,

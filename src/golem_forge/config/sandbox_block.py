@@ -1,4 +1,5 @@
-"""The `sandbox` block of forge.yaml and config.yaml: zones, walls, limits, and which variables a child may get.
+"""The blocks `sandbox` and `undo` of forge.yaml and config.yaml: zones, walls, limits, credentials, and which variables
+a child may get.
 
 Zones are named directories with a mode, verdicts, and the line they stand on. Only the text is checked here. Whether
 the directories exist, overlap or reach where no zone may is the sandbox's check (`sandbox.zones.check_zones`); `origin`
@@ -21,7 +22,7 @@ holds the value, and the methods and paths it may be used for. Only the person's
 `credentials_notice` says so of a program's. Threat: what stands under `value` may be a secret that somebody wrote out
 by mistake, so no problem repeats it.
 
-The `undo` block of config.yaml and forge.yaml: how much of what calls change is kept, and for how long.
+`undo`: how much of what calls change is kept, and for how long.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from golem_forge.config.approval_modes import VERDICT_CHECK
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_spec import normalise_target
 from golem_forge.config.schema import (
     INVALID,
     Check,
+    ConfigLayer,
     ConfigProblems,
     MappingSchema,
     duration,

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import whole_number
 from golem_forge.config.schema import (
     INVALID,
     Check,
+    ConfigLayer,
     ConfigProblems,
     MappingSchema,
     duration,

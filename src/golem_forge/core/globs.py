@@ -1,8 +1,11 @@
-"""The globs that rules and settings are written in, over paths and names.
+"""The globs that rules and settings are written in, over paths and names; and the names of groups of hosts.
 
 In a path glob `*` and `?` stay within one component, `**` crosses `/`, and `**/` also stands for no component at all.
 Names (of MCP servers and tools) have no components, so there `*` stands for anything. `[ab]`, `[a-z]` and `[!a]` are
 one character of a set. Everything compares exactly: no case folding, no normalisation.
+
+A group of hosts is the package registries of one language. Which hosts those are on this machine says
+`sandbox.network.registries`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Text that is shown to people or models, or compared with names: control characters, one line, cuts, closest names,
-paths. Pure.
+paths, tables. Pure.
 
 `escape_control_chars` makes text safe to show: every character that could control a terminal or hide text becomes a
 visible escape. Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag characters
@@ -17,6 +17,8 @@ misled by a prefix that leads back to the root, so all such code asks here first
 
 `slash_command` says how a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit`
 runs the tool would make the user leave.
+
+Tables have aligned columns, times in the local time zone, amounts. No cell can break its line or steer a screen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""What the guards of both servers share: reading headers, the `Host` check, secrets by digest, time and rate limits.
+"""What both HTTP servers share: where one listens, the `Host` check, headers, secrets by digest, time and rate limits.
 
 Time limits: a body has 30 s plus 1 s for every 64 KiB; a piece of the answer must be taken within 30 s.
 Threat: whoever guesses a secret must not learn from the time that a comparison takes.
+
+`check_bind` refuses an address that needs a name; `bind_socket` gives a listening socket or raises ForgeError with the
+reason; `AllowedHosts` knows the `Host` headers that mean this server. Threats: DNS rebinding (a web page's own name
+that suddenly points to this machine), and an address that other machines can reach although nobody asked for that.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from typing import Any, Final
 from golem_forge._version import __version__
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.events.telemetry import Metrics
 from golem_forge.sandbox.walls.probe import remove_abandoned_probes
 from golem_forge.storage.private_file import make_private_dir

@@ -40,11 +40,11 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
-from golem_forge.team.quotas import SessionSpending
+from golem_forge.team.projects import SessionSpending
 from golem_forge.team.rows import (
     CHECKPOINT,
     FAILED,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.undo.coverage import Coverage
+    from golem_forge.sandbox.walls.model import Coverage
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.tools.tool import Tool
 

@@ -1,4 +1,5 @@
-"""One tool folder on disk: read as bytes with a digest, its entrypoint, and written as a whole.
+"""One tool folder on disk: read as bytes with a digest, its entrypoint, and written as a whole; and private directories
+for builds, tests and sockets.
 
 `read_folder` takes a path and gives FolderFiles. Refuses (Unusable): `symlink` for any link, device, pipe or socket at
 any depth, `too_large` for more than 200 files or 50 MiB, `unreadable` for what cannot be read or whose name cannot be

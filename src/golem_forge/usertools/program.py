@@ -2,7 +2,7 @@
 
 `plan_program` refuses, before anybody is asked, a program inside another tool's call and a machine without full walls;
 its effects are reads of the worker's zones. The run starts Forge's own Python in walls in which every zone is
-read-only, with the socket through which it calls tools (`run.program_server`). Its time stops while a question about
+read-only, with the socket through which it calls tools (`ProgramCallServer`). Its time stops while a question about
 one of its calls is open. The result is what it printed, what it gave to `answer`, and a line for each tool it called.
 
 Threat: the text is a model's, or somebody's who talked it into it. It gets nothing that a walled command would not get,

@@ -24,7 +24,7 @@ from golem_forge.net.guard import check_bind
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
-    from golem_forge.events.envelope import Event
+    from golem_forge.events.serialization import Event
     from golem_forge.mcp.server.http import HttpOptions
 
 SERVE_HELP: Final = """usage: forge mcp serve [--worker FILE] [--http [HOST:PORT]] [--allow-host NAME]…

@@ -1,4 +1,4 @@
-"""What a person reads before they approve a server or a changed tool definition.
+"""What a person reads before they approve a server or a changed tool definition, and checks on text that a server wrote.
 
 `server_card` describes a server from its config; `server_diff` shows what changed since the last approval;
 `approved_description` is the part of a config that is stored with an approval. Values of variables and headers may be
@@ -9,8 +9,6 @@ JSON, at most 64 KiB.
 Threat: a config that steers the terminal, imitates lines of the card, hides a variable in a value that is not shown, or
 is so long that the lines about its access are cut. Diffs take quadratic time and the server wrote both texts: equal
 beginnings and ends are skipped, and above a fixed amount of work the rest is shown as one change.
-
-Checks on text that a server wrote: characters a model reads and a person does not see, and bounded display.
 
 `hidden_in` names the first hidden character of a text; `hidden_in_schema` and `hidden_in_json` also say where it is,
 because all of a schema goes to the model. An empty string means that there is none. `display_text` escapes hidden

@@ -1,4 +1,6 @@
-"""The toolset `mcp_resources`: lists and reads resources of the worker's MCP servers. All three tools are readers.
+"""Resources and prompts of the worker's MCP servers: the toolset `mcp_resources`, and prompts as slash commands.
+
+All three tools of the toolset are readers.
 
 Planning names every server that would be asked (`net mcp://<server>`): a trusted server is read without asking, any
 other asks. A server that the worker does not have is not found. One failing server never fails a list of all. Binary

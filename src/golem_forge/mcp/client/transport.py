@@ -1,4 +1,5 @@
-"""How messages reach a server: opening a transport, errors that may be shown, and what became of each request.
+"""How messages reach a server: opening a transport, errors that may be shown, what became of each request, and the live
+connection (`Link`).
 
 `TransportOpener.open` takes a spec and returns a transport for the SDK that is ready but not entered, and access to its
 stderr. Environment values are expanded here and nowhere else. It raises ForgeError for an unset variable, a zone that

@@ -1,4 +1,4 @@
-"""Which client a request belongs to, and what each client has under way.
+"""Which client a request belongs to, what each client has under way, and the tools that clients see.
 
 With the handshake protocol a client is one connection; on 2026-07-28 it is one token, or the process at the other end
 of stdio. `ClientRegistry` makes a Client at its first request. A client goes when its connection closes, its token is

@@ -1,5 +1,5 @@
-"""The session behind `forge mcp serve` as the server needs it, and one call of a client. Implemented by `agent` and
-tests.
+"""The session behind `forge mcp serve` as the server needs it, one call of a client, and how its user is
+asked. Implemented by `agent` and tests.
 
 The server speaks the protocol and keeps connections; what a client asks for is done by its ClientHandle on the one
 path. A ClientHandle is one client's scope: its own memory of approvals, its own outputs, the worker's tools.

@@ -1,4 +1,5 @@
-"""What a client reads besides tools: resources of zones, of the program, of proxied servers, and its own outputs.
+"""What a client reads besides tools: resources of zones, of the program, of proxied servers, its own outputs, and
+prompts.
 
 `forge://zone/<zone>/<path>` and `forge://mcp/<server>/<percent-encoded uri>` are read with the tools that a model would
 use, `notes://today` of the program's own (`@resource`) with its function, all on the one path, so policy and journal

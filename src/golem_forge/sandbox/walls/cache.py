@@ -1,4 +1,4 @@
-"""Directories in the user's cache that children write and that stay: a HOME for one server, Python's bytecode.
+"""Caches that children write and that stay: a HOME for one server, Python's bytecode, and the `~/.cache` of commands.
 
 `kept_home` returns a real host path, made 0700 where it was missing. Refuses (WALLS_UNAVAILABLE) what is not a
 directory of this user's own. Threat: whoever ran in there left what it liked, links above all; so no link is

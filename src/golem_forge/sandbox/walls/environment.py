@@ -56,8 +56,8 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
     elif job.hosts:  # without namespaces no proxy stands there
+        from golem_forge.sandbox.network.loopback import bypassing
         from golem_forge.sandbox.network.proxy import proxy_environment
-        from golem_forge.sandbox.network.services import bypassing
 
         direct = bypassing([grant for grant in job.hosts if grant.service])
         proxy = proxy_environment() | {"NO_PROXY": direct, "no_proxy": direct}

@@ -8,7 +8,7 @@ masked one can move it where no scan looks; so each directory on the way is a mo
 Mounts cost time: past `MOST_MOUNTS` whole directories become read-only instead (`within_budget`), those with the
 deepest paths first. What is masked inside stays masked.
 
-Masks that are too many for bubblewrap: taken out of a layout, and put up by a program before the command starts.
+Masks that are too many for bubblewrap are taken out of a layout, and put up by a program before the command starts.
 
 bubblewrap reads the whole mount table again for each mount: 100 masks take 25 ms, 900 take a second, and about 4,000
 are refused. `split_masks` takes them out where there are more than FEW; `put_up` starts `mask_child.py`, which enters
@@ -34,7 +34,6 @@ from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.paths import resolve_links
 from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
 from golem_forge.sandbox.target import FileKind, kind_of
-from golem_forge.sandbox.undo.coverage import UncoveredPath
 from golem_forge.sandbox.walls.layout import MaskedDirectory, MaskedFile, Mount, mounted_at
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import (
@@ -42,6 +41,7 @@ from golem_forge.sandbox.walls.model import (
     RefusalReason,
     Restriction,
     ShadowPlan,
+    UncoveredPath,
     is_masked,
     is_read_only,
 )

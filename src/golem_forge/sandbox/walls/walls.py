@@ -33,7 +33,6 @@ from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.undo.coverage import Coverage
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
 from golem_forge.sandbox.walls.cache import (
     BytecodeCache,
@@ -55,7 +54,7 @@ from golem_forge.sandbox.walls.environment import (
 )
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
-from golem_forge.sandbox.walls.model import HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
+from golem_forge.sandbox.walls.model import Coverage, HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
 from golem_forge.sandbox.walls.restrictions import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.seccomp import Network
@@ -64,9 +63,8 @@ from golem_forge.sandbox.zones import PlaceholderNotes
 from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.network.loopback import NamespaceHold
+    from golem_forge.sandbox.network.loopback import HostServices, NamespaceHold
     from golem_forge.sandbox.network.proxy import HostProxy
-    from golem_forge.sandbox.network.services import HostServices
     from golem_forge.sandbox.undo.zone_history import ZoneHistory
     from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
@@ -121,7 +119,7 @@ class _FullStart:
                 store = HeaderCredentials(self.job.credentials, person_environ(), told)
             self.proxy = HostProxy(named, upstream=user_proxy(person_environ()), credentials=store)
         if services := [grant for grant in self.job.hosts if grant.service]:
-            from golem_forge.sandbox.network.services import HostServices
+            from golem_forge.sandbox.network.loopback import HostServices
 
             self.services = HostServices(services, self.job.service_reached)
 

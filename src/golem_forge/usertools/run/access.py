@@ -25,8 +25,7 @@ from golem_forge.policy.rules.globs import expand_groups, host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
-from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
-from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport, is_masked
+from golem_forge.sandbox.walls.model import Coverage, Level, PathRule, ProbeReport, UncoveredPath, is_masked
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone, ZoneRequest
 from golem_forge.storage.home import forge_home
