@@ -1,5 +1,5 @@
-"""How a runner hears of work: jobs of procrastinate for sessions in PostgreSQL, and rings for any change of a store. The
-session's row decides.
+"""How a runner hears of work: jobs of procrastinate for sessions in PostgreSQL, and rings for any change of a store.
+The session's row decides.
 
 When a session is queued or woken, the same transaction defers a job that names it: the label is the queue, the
 session's id the queueing lock, so that one job waits for it at most. Every runner is a worker on the queues of its

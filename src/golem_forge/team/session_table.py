@@ -1,5 +1,5 @@
-"""The tables of sessions, of runners and of journal lines: one row of `sessions` inside a transaction of whoever changes
-it, what arrives for that session, and what it recorded.
+"""The tables of sessions, of runners and of journal lines: one row of `sessions` inside a transaction of whoever
+changes it, what arrives for that session, and what it recorded.
 
 Who changes a session, its questions or its arrivals locks its row first (`locked`, `held`), so nobody waits in a
 circle. An arrival (a message, an answer, a stop) is a row with a number; it wakes the session and rings for a runner.

@@ -1,4 +1,5 @@
-"""What a person reads before they approve a server or a changed tool definition, and checks on text that a server wrote.
+"""What a person reads before they approve a server or a changed tool definition, and checks on text that a server
+wrote.
 
 `server_card` describes a server from its config; `server_diff` shows what changed since the last approval;
 `approved_description` is the part of a config that is stored with an approval. Values of variables and headers may be

@@ -1,5 +1,5 @@
-"""SessionLoopback: a network namespace with a loopback and nothing else, which commands of one session share; and single
-ports of the host's own.
+"""SessionLoopback: a network namespace with a loopback and nothing else, which commands of one session share; and
+single ports of the host's own.
 
 Held by descriptors, without a process. `make_loopback` lets bubblewrap make it, so that it is made by the one program
 that a machine's profile allows namespaces to, and tries once whether a command can join it. `hold` gives the words that
