@@ -149,7 +149,7 @@ def models_of(server: str) -> list[str]:
 
 def _server_command() -> list[str]:
     if program := shutil.which("llama-server"):
-        return [program, "--jinja", "-c", "16384", "-m"]
+        return [program, "--jinja", "--temp", "0", "-c", "16384", "-m"]
     if importlib.util.find_spec("llama_cpp") is not None:
         return [sys.executable, "-m", "llama_cpp.server", "--n_ctx", "16384", "--model"]
     return []
