@@ -72,6 +72,7 @@ test: $(VENV)/.stamp $(DOCS)/.stamp foreign
 test-long: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 $(LONG_TESTS) $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 -m generated $(PYTEST_ARGS) </dev/null
 
 test-quick: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest -n 4 -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
