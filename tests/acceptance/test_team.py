@@ -26,6 +26,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync import client
 
 from golem_forge.team import remote
+from golem_forge.team.project_secrets import fingerprint, make_key
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import NewSession
 from golem_forge.ui.web.api.team import team_operations
@@ -52,6 +53,7 @@ IN_SHOP = {"vic": "viewer", "omar": "operator", "ada-s": "admin"}
 IN_BANK = {"mallory": "admin"}
 """And who has one in another project alone."""
 ROLES = {"ann": "admin", "olga": "operator", "bob": "operator", "vera": "viewer"}
+CANARY = "canary-4482-of-the-shop"
 connect = partial(client.connect, open_timeout=PATIENCE)
 
 
@@ -595,6 +597,86 @@ async def test_a_projects_admin_gives_roles_in_it_on_the_page(team: Team, window
     await page.get_by_role("button", name="Take the role of mallory in shop back").wait_for(state="detached")
     assert team.ask("mallory", "/api/team/sessions")[1]["rows"] == []
     assert len(team.ask("ann", "/api/team/refusals")[1]["rows"]) == before  # the page asks for nothing that is not hers
+
+
+@browsing
+async def test_a_projects_admin_sets_quotas_and_secrets_on_the_page(team: Team, windows: Any) -> None:
+    """The value leaves the browser sealed: the page and the database do not have it; a runner opens it."""
+    store, home = team.program.store(), team.program.home
+    shop = next(each.id for each in store.projects.all() if each.name == "shop")
+    store.secrets.publish(make_key(home))
+    window = await windows()
+    window.expects(r"404 .*/api/team/quotas")  # for nobody of that name
+    sent: list[str] = []
+    window.page.on("request", lambda request: sent.append(f"{request.url} {request.post_data}"))
+    before = len(team.ask("ann", "/api/team/refusals")[1]["rows"])
+    await window.open(f"{team.url}/#code={team.tokens['ada-s']}")
+    page = window.page
+    await page.get_by_role("link", name="Team").click()
+    await window.sees("No quota: nothing bounds what a day costs.")
+    assert await page.get_by_label("Quota of", exact=True).locator("option").all_inner_texts() == ["shop"]
+    await page.get_by_role("button", name="Set quota").click()
+    await window.sees("Type dollars, sessions or both")
+    await page.get_by_label("Dollars a day").fill("12.5")
+    await page.get_by_label("Sessions a day").fill("40")
+    await page.get_by_role("button", name="Set quota").click()
+    await window.sees("shop, everybody together: $12.50, 40 sessions a day.")
+    await page.get_by_label("For", exact=True).select_option("one person")
+    await page.get_by_label("Person", exact=True).fill("nobody-of-that-name")
+    await page.get_by_role("button", name="Set quota").click()
+    await window.sees("no person 'nobody-of-that-name'")
+    await page.get_by_label("Person", exact=True).fill("omar")
+    await page.get_by_label("Dollars a day").fill("")
+    await page.get_by_role("button", name="Set quota").click()
+    await page.get_by_role("row", name="shop omar 40 sessions").wait_for()
+    assert [(each.person, each.cost, each.sessions) for each in store.quotas.all()] == [
+        ("", 12.5, 40),
+        ("omar", -1, 40),
+    ]
+    await page.get_by_role("button", name="Remove the quota of shop, omar").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await page.get_by_role("row", name="shop omar").wait_for(state="detached")
+
+    await page.get_by_label("Name of the secret").fill("DEPLOY_TOKEN")
+    await page.get_by_label("Value").fill(CANARY)
+    await page.get_by_role("button", name="Set secret").click()
+    await window.sees("DEPLOY_TOKEN of shop is set, sealed for the runners' key " + fingerprint(make_key(home)))
+    assert await page.get_by_label("Value").input_value() == ""
+    assert store.secrets.opened(shop, home) == ({"DEPLOY_TOKEN": CANARY}, [])
+    assert any("/api/team/secrets" in each for each in sent) and CANARY not in " ".join(sent)
+    assert CANARY not in await page.content()
+    await page.get_by_role("row", name="shop DEPLOY_TOKEN ada-s").wait_for()
+    assert await window.accessible() == []
+    await window.picture("team-project-settings")
+    await page.set_viewport_size({"width": 390, "height": 800})
+    assert not await window.overflows()
+    await window.picture("team-project-settings-phone")
+    await page.get_by_role("button", name="Remove the secret DEPLOY_TOKEN of shop").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await window.sees("No secret yet.")
+    assert await page.get_by_role("button", name="Put into group").count() == 0  # groups are for admins of all projects
+    assert len(team.ask("ann", "/api/team/refusals")[1]["rows"]) == before
+    team.forge("ada-s", "projects", "quota", "shop")
+
+
+@browsing
+async def test_an_admin_of_all_projects_manages_groups_on_the_page(team: Team, windows: Any) -> None:
+    window = await windows()
+    await window.open(f"{team.url}/#code={team.tokens['ann']}")
+    page = window.page
+    await page.get_by_role("link", name="Team").click()
+    await page.get_by_label("Member", exact=True).fill("mallory")
+    await page.get_by_label("Group", exact=True).fill("@auditors")
+    await page.get_by_role("button", name="Put into group").click()
+    await window.sees("mallory is in @auditors.")
+    assert team.program.store().projects.groups() == {"auditors": ["mallory"]}
+    assert "all projects together" in await page.get_by_label("Quota of", exact=True).inner_text()
+    assert await window.accessible() == []
+    await window.picture("team-groups")
+    await page.get_by_role("button", name="Take mallory out of @auditors").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await window.sees("No group yet.")
+    assert team.program.store().projects.groups() == {}
 
 
 @browsing

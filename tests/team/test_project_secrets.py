@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hpke
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program
@@ -59,6 +61,14 @@ def test_a_secret_opens_with_the_runners_key_in_its_project_and_nowhere_else(rea
     with ready.database.transaction() as connection:
         connection.execute("UPDATE secrets SET project = 'id-shop', name = 'OTHER'")
     assert ready.secrets.opened("id-shop", tmp_path) == ({}, ["OTHER"])
+
+
+def test_what_was_sealed_by_the_older_cipher_still_opens(ready: Store, tmp_path: Path) -> None:
+    suite = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305)
+    public = X25519PublicKey.from_public_bytes(base64.b64decode(ready.secrets.public_key()))
+    info = b"golem-forge secret\0id-shop\0TOKEN"
+    ready.secrets.put("id-shop", "TOKEN", base64.b64encode(suite.encrypt(CANARY.encode(), public, info=info)).decode())
+    assert ready.secrets.opened("id-shop", tmp_path) == ({"TOKEN": CANARY}, [])
 
 
 def test_the_key_is_a_private_file_and_stays_the_same(ready: Store, tmp_path: Path) -> None:

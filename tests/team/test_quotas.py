@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.team.background import Program
 
 from golem_forge.agent.budget import BudgetExceeded
 from golem_forge.net.guard import secret_hash
+from golem_forge.team import quotas
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, OwnerStore, PersonStore, Role, add_person
 from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT, Quota, QuotaUnpriced, SessionSpending
@@ -22,6 +24,20 @@ from golem_forge.team.rows import ENDED, NewSession, StoredSession, program_id
 from golem_forge.team.runner import Runner, RunnerOptions
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.store import Store
+
+
+@dataclass
+class Calendar:
+    """The day of quotas stands still, so that no test differs at midnight, until a test turns the page."""
+
+    day: int
+
+
+@pytest.fixture(autouse=True)
+def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
+    made = Calendar(int(time.time() // 86400))
+    monkeypatch.setattr(quotas, "_today", lambda _: made.day)
+    return made
 
 
 def queued(store: Store, person: str, program: str = "shop") -> StoredSession:
@@ -40,7 +56,7 @@ def queued(store: Store, person: str, program: str = "shop") -> StoredSession:
     ],
 )
 def test_a_start_beyond_the_quota_of_sessions_is_refused(
-    store: Store, quota: Quota, counted: list[tuple[str, str]]
+    store: Store, calendar: Calendar, quota: Quota, counted: list[tuple[str, str]]
 ) -> None:
     for person, program in counted:
         queued(store, person, program)
@@ -52,8 +68,7 @@ def test_a_start_beyond_the_quota_of_sessions_is_refused(
         queued(store, "ann")  # it is not hers
     store.quotas.set(Quota(project=quota.project, person=quota.person, sessions=5))
     queued(store, "bob")
-    with store.database.transaction() as connection:  # yesterday's
-        connection.execute("UPDATE sessions SET created = created - 86400")
+    calendar.day += 2  # the next day, also for what was queued at midnight
     store.quotas.set(Quota(project=quota.project, person=quota.person, sessions=1))
     queued(store, "bob")
 
@@ -72,7 +87,17 @@ def test_twenty_who_start_at_once_do_not_start_more_than_the_quota(store: Store)
         assert Counter(pool.map(start, range(20))) == {"queued": 3, "QUOTA": 17}
 
 
-def test_requests_of_several_sessions_do_not_spend_the_same_money(store: Store) -> None:
+def test_a_day_of_quotas_is_one_of_utc_by_the_databases_clock(
+    store: Store, monkeypatch: pytest.MonkeyPatch, calendar: Calendar
+) -> None:
+    monkeypatch.undo()
+    with store.database.transaction(write=False) as connection:
+        before = store.now()
+        found = quotas._today(connection)
+        assert before // 86400 <= found <= store.now() // 86400
+
+
+def test_requests_of_several_sessions_do_not_spend_the_same_money(store: Store, calendar: Calendar) -> None:
     first, second = queued(store, "bob"), queued(store, "bob")
     other = queued(store, "eve")
     store.quotas.set(Quota(project="shop", person=EACH, cost=1.0))
@@ -88,6 +113,9 @@ def test_requests_of_several_sessions_do_not_spend_the_same_money(store: Store) 
     store.quotas.settle(second, 0.0, 0.5)
     with pytest.raises(TeamError, match=r"\$1.00 were spent today, and it is \$1.00 a day"):
         queued(store, "bob")
+    calendar.day += 1
+    assert store.quotas.hold(second, 0.1, 0.7) == pytest.approx(0.7)
+    calendar.day -= 1
     with pytest.raises(QuotaUnpriced):
         store.quotas.hold(other, None, 0.0)
     store.quotas.set(Quota(project="shop", person=EACH))

@@ -1,9 +1,10 @@
 """Secrets of a project, which page and database keep and cannot open.
 
 The runners of a store share a key pair. The private key is a file of each runner's account, state/runner.key in its
-FORGE_HOME, and never a row; the public key is in the store (`forge secrets key`, with the owner's role). `forge secrets
-set` seals a value on the machine of whoever types it: HPKE of the library `cryptography` (extra `secrets`) with X25519,
-HKDF-SHA256 and ChaCha20-Poly1305. What is sealed is bound to its project and its name.
+FORGE_HOME, and never a row; the public key is in the store (`forge secrets key`, with the owner's role). A value is
+sealed on the machine of whoever types it, by `forge secrets set` or by their browser (page/sealing.js): HPKE of the
+library `cryptography` (extra `secrets`) or of WebCrypto, with X25519, HKDF-SHA256 and AES-256-GCM, the one cipher that
+both have. What is sealed is bound to its project and its name.
 
 Threat: whoever can write the database moves a row to a project of their own; it does not open there. Whoever can write
 the public key reads what is sealed from then on: only the owner of the tables can, and the fingerprint is shown.
@@ -137,16 +138,18 @@ def seal(value: str, public_key: str, project: str, name: str) -> str:
     data = value.encode()
     if not data.strip() or len(data) > MAX_SECRET or b"\0" in data or b"\n" in data:
         raise TeamError(f"A secret is one line of at most {MAX_SECRET >> 10} KiB.", "SECRET_NAME")
-    suite, keys = _library()
+    (suite, _), keys = _library()
     public = keys.X25519PublicKey.from_public_bytes(_key_bytes(public_key))
     return base64.b64encode(suite.encrypt(data, public, info=_bound_to(project, name))).decode()
 
 
 def _open(secret: SealedSecret, key: bytes) -> str:
-    suite, keys = _library()
+    (suite, older), keys = _library()
     private = keys.X25519PrivateKey.from_private_bytes(key)
-    found: bytes = suite.decrypt(base64.b64decode(secret.sealed), private, info=_bound_to(secret.project, secret.name))
-    return found.decode()
+    sealed, info = base64.b64decode(secret.sealed), _bound_to(secret.project, secret.name)
+    with contextlib.suppress(Exception):  # of the library: another cipher
+        return str(suite.decrypt(sealed, private, info=info), "utf-8")
+    return str(older.decrypt(sealed, private, info=info), "utf-8")
 
 
 def make_key(home: Path) -> str:
@@ -188,8 +191,8 @@ def _bound_to(project: str, name: str) -> bytes:
     return f"golem-forge secret\0{project}\0{name}".encode()
 
 
-def _library() -> tuple[Any, Any]:
-    """(the suite, the module of its keys). Raises TeamError."""
+def _library() -> tuple[tuple[Any, Any], Any]:
+    """((the suite, the one of what was sealed before the page could), the module of their keys). Raises TeamError."""
     try:
         from cryptography.hazmat.primitives import hpke
         from cryptography.hazmat.primitives.asymmetric import x25519
@@ -199,7 +202,9 @@ def _library() -> tuple[Any, Any]:
             f"Secrets of projects are sealed by a library that is missing. Run `{install_command('secrets')}`.",
             "SECRETS_KEY",
         ) from None
-    return hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.CHACHA20_POLY1305), x25519
+    ciphers = (hpke.AEAD.AES_256_GCM, hpke.AEAD.CHACHA20_POLY1305)
+    suite, older = (hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, each) for each in ciphers)
+    return (suite, older), x25519
 
 
 def _row(row: tuple[Any, ...]) -> SealedSecret:

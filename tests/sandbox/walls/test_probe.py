@@ -371,11 +371,15 @@ def test_what_a_killed_probe_left_is_removed_and_one_that_is_used_stays(
 ) -> None:
     monkeypatch.setattr(probing, "_places", lambda: [str(tmp_path)])
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(probing, "_LOCKED_WITHIN_S", -1.0)
     (tmp_path / "forge-probe-killed" / "zone").mkdir(parents=True)
+    (tmp_path / "forge-new-probe-made").mkdir()
     (tmp_path / "forge-probe-link").symlink_to(tmp_path / "kept")
     (tmp_path / "kept").mkdir()
     with ProbeFixture(Level.FULL) as used:
         probing.remove_abandoned_probes()
         assert used.zone.exists()
-        assert sorted(os.listdir(tmp_path)) == sorted([used.root.name, "forge-probe-link", "kept"])
+        left = [used.root.name, "forge-probe-link", "kept"]
+        assert sorted(os.listdir(tmp_path)) == sorted([*left, "forge-new-probe-made"])  # may be locked soon
+        monkeypatch.setattr(probing, "_LOCKED_WITHIN_S", -1.0)
+        probing.remove_abandoned_probes()
+        assert sorted(os.listdir(tmp_path)) == sorted(left)

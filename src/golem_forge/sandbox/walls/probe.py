@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -352,8 +353,9 @@ _UNREACHABLE: Final = -1
 """As every argument: a call that nothing refuses fails by another name, and does no harm."""
 
 _PREFIX: Final = "forge-probe-"
+_UNLOCKED: Final = "forge-new-probe-"
 _LOCKED_WITHIN_S: Final = 60.0
-"""After so long a probe that lives has locked its directory."""
+"""After so long a probe that lives has locked its new directory."""
 _LONGEST_PLACE: Final = 60
 """The name of a socket has 107 bytes."""
 
@@ -361,10 +363,7 @@ _LONGEST_PLACE: Final = 60
 class ProbeFixture:
     def __init__(self, level: Level) -> None:
         self.level = level
-        self.root = _new_root()
-        self._in_use = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):
-            try_lock(self._in_use)  # whoever finds it unlocked may remove it
+        self.root, self._in_use = _new_root()
         self.zone, self.closed, self.outside = (self.root / name for name in ("zone", "closed", "outside"))
         self.forge_home = self.root / "home"
         self.canary = secrets.token_hex(16)
@@ -476,24 +475,35 @@ def _places() -> list[str]:
     return [place for place in places if len(os.fsencode(os.path.realpath(place))) <= _LONGEST_PLACE]
 
 
-def _new_root() -> Path:
-    """In the temporary directory, unless its path is too long for a socket's name: then in a shorter one."""
+def _new_root() -> tuple[Path, int]:
+    """(a directory, a handle that keeps it locked). It is locked before it gets its name, so whoever finds one of that
+    name unlocked may remove it. In the temporary directory, unless its path is too long for a socket's name: then in a
+    shorter one."""
     for place in _places():
         with contextlib.suppress(OSError):
-            return Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=place)))
-    return Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX)))
+            return _locked_root(tempfile.mkdtemp(prefix=_UNLOCKED, dir=place))
+    return _locked_root(tempfile.mkdtemp(prefix=_UNLOCKED))
+
+
+def _locked_root(made: str) -> tuple[Path, int]:
+    new = Path(os.path.realpath(made))
+    handle = os.open(new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):
+        try_lock(handle)
+    return new.rename(new.with_name(new.name.replace(_UNLOCKED, _PREFIX, 1))), handle
 
 
 def remove_abandoned_probes() -> None:
     """Directories of this account whose probe was killed: nobody holds their lock."""
-    for place in {*_places(), tempfile.gettempdir()}:
-        for root in glob.glob(f"{glob.escape(place)}/{_PREFIX}*"):
+    places = {*_places(), tempfile.gettempdir()}
+    for place, (prefix, age) in product(places, ((_PREFIX, 0.0), (_UNLOCKED, _LOCKED_WITHIN_S))):
+        for root in glob.glob(f"{glob.escape(place)}/{prefix}*"):
             with contextlib.suppress(OSError):
                 handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
                 try:
                     found = os.fstat(handle)
-                    is_ours = found.st_uid == os.geteuid() and time.time() - found.st_ctime > _LOCKED_WITHIN_S
-                    if is_ours and try_lock(handle):
+                    is_old = age == 0.0 or time.time() - found.st_ctime > age
+                    if found.st_uid == os.geteuid() and is_old and try_lock(handle):
                         shutil.rmtree(root, ignore_errors=True)
                 finally:
                     os.close(handle)

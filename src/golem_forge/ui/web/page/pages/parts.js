@@ -132,6 +132,27 @@ export const searchBox = (label, changed) => {
   return input;
 };
 
+/** A form of one line that changes something; what came of it stands below.
+ * @param {string} label @param {Record<string, any>} fields label → its control, with an id @param {string} button
+ * @param {() => Promise<any>} act gives what is said then @param {string} otherwise where a failure has no words
+ * @param {...any} hints */
+export const lineForm = (label, fields, button, act, otherwise, ...hints) => {
+  const said = h("div.said", { role: "status" });
+  const submit = async (event) => {
+    event.preventDefault();
+    replace(said);
+    try {
+      replace(said, await act());
+    } catch (failure) {
+      replace(said, problem(failure, otherwise));
+    }
+  };
+  const labelled = Object.entries(fields).map(([words, control]) =>
+    el("div.field", h("label.field-label", { for: control.id }, words), control),
+  );
+  return h("form.line-form", { "aria-label": label, on: { submit } }, labelled, h("button.primary", { type: "submit" }, button), hints, said);
+};
+
 /* Buttons that change something: one press at a time, what came of it in words beside them, and a question before what is
    not easily undone. The question is a dialog of the page; Esc and its first button leave everything as it is. */
 /**

@@ -1,14 +1,15 @@
 /* The team: its people, the projects and who has which role in them, what starts by the clock, the rules that admins
    made for all sessions, and what was refused. An admin of all projects adds and removes people, an admin of a project
-   gives roles in it; everybody sees schedules and rules, and an operator removes their own schedules. A new token is shown
-   once. */
+   gives roles in it and sets its quotas and secrets (project_settings.js); everybody sees schedules and rules, and an
+   operator removes their own schedules. A new token is shown once. */
 
 import { el, h, replace } from "../dom.js";
 import { inZone, moment, oneLine, shortProse } from "../format.js";
 import {
-  actButton, confirmed, dataTable, loading, nothing, problem, problemWords, redraw, refreshed, saidPlace, section, sheet,
+  actButton, confirmed, dataTable, lineForm, loading, nothing, problem, redraw, refreshed, saidPlace, section, sheet,
   statusPill,
 } from "./parts.js";
+import { projectSettings } from "./project_settings.js";
 import { address } from "../router.js";
 import { copyButton } from "../widgets.js";
 
@@ -33,24 +34,14 @@ const newPerson = (ctx, changed) => {
   const role = h("select.field-input", { id: "person-role", "aria-describedby": "person-roles" },
     Object.keys(ROLES).map((one) => h("option", { value: one }, one)),
   );
-  const said = h("div.said", { role: "status" });
-  const submit = async (event) => {
-    event.preventDefault();
-    try {
-      const made = await ctx.api.post("/api/team/people", { name: name.value.trim(), role: role.value });
-      replace(said, welcome(made));
-      name.value = "";
-      changed();
-    } catch (failure) {
-      replace(said, h("p.problem", { role: "alert" }, problemWords(failure, "They could not be added.")));
-    }
+  const act = async () => {
+    const made = await ctx.api.post("/api/team/people", { name: name.value.trim(), role: role.value });
+    name.value = "";
+    changed();
+    return welcome(made);
   };
-  return h("form.new-person", { "aria-label": "New person", on: { submit } },
-    el("div.field", h("label.field-label", { for: "person-name" }, "Name"), name),
-    el("div.field", h("label.field-label", { for: "person-role" }, "Role"), role),
-    h("button.primary", { type: "submit" }, "Add"),
+  return lineForm("New person", { Name: name, Role: role }, "Add", act, "They could not be added.",
     h("p.dim.small", { id: "person-roles" }, Object.entries(ROLES).map(([one, may]) => `A${one === "viewer" ? "" : "n"} ${one} ${may}. `).join("")),
-    said,
   );
 };
 
@@ -65,7 +56,7 @@ const peopleTable = (rows, ctx, remove) =>
     ],
   })));
 
-/** @param {(project: any, who: string) => any} remove the button that takes a role back, for whoever may */
+/** @param {(one: {project: any, who: string}, name: string) => any} remove the button that takes a role back, for whoever may */
 const projectTable = (rows, roleIn, remove) =>
   dataTable("Projects", ["Project", "You are", "Who has a role in it"], rows.map((one) => ({
     cells: [
@@ -74,7 +65,7 @@ const projectTable = (rows, roleIn, remove) =>
       roleIn(one.id) !== "admin"
         ? el("span.dim", "its admins see that")
         : Object.keys(one.roles).length
-          ? h("ul.project-roles", { role: "list" }, Object.entries(one.roles).map(([who, role]) => el("li", `${oneLine(who)}: ${role} `, remove(one, who))))
+          ? h("ul.project-roles", { role: "list" }, Object.entries(one.roles).map(([who, role]) => el("li", `${oneLine(who)}: ${role} `, remove({ project: one, who }, `Take the role of ${oneLine(who)} in ${oneLine(one.name)} back`))))
           : el("span.dim", "nobody besides those who have one in all projects"),
     ],
   })));
@@ -83,26 +74,14 @@ const newRole = (ctx, managed, changed) => {
   const project = h("select.field-input", { id: "role-project" }, managed.map((one) => h("option", { value: one.name }, oneLine(one.name))));
   const who = h("input.field-input", { id: "role-who", autocomplete: "off", spellcheck: "false", required: true, placeholder: "name or @group" });
   const role = h("select.field-input", { id: "role-role" }, Object.keys(ROLES).map((one) => h("option", { value: one }, one)));
-  const said = h("div.said", { role: "status" });
-  const submit = async (event) => {
-    event.preventDefault();
+  const act = async () => {
     const given = { project: project.value, subject: who.value.trim(), role: role.value };
-    try {
-      await ctx.api.post("/api/team/projects/roles", given);
-      replace(said, el("p", `${oneLine(given.subject)} is ${given.role} in ${oneLine(given.project)}.`));
-      who.value = "";
-      changed();
-    } catch (failure) {
-      replace(said, h("p.problem", { role: "alert" }, problemWords(failure, "The role could not be given.")));
-    }
+    await ctx.api.post("/api/team/projects/roles", given);
+    who.value = "";
+    changed();
+    return el("p", `${oneLine(given.subject)} is ${given.role} in ${oneLine(given.project)}.`);
   };
-  return h("form.new-person", { "aria-label": "New role in a project", on: { submit } },
-    el("div.field", h("label.field-label", { for: "role-who" }, "Person or @group"), who),
-    el("div.field", h("label.field-label", { for: "role-project" }, "In project"), project),
-    el("div.field", h("label.field-label", { for: "role-role" }, "Is"), role),
-    h("button.primary", { type: "submit" }, "Give role"),
-    said,
-  );
+  return lineForm("New role in a project", { "Person or @group": who, "In project": project, Is: role }, "Give role", act, "The role could not be given.");
 };
 
 /** @param {any[]} rows @param {(row: any) => any} remove the button, for whoever may */
@@ -158,41 +137,39 @@ export const page = (ctx) => {
   const schedules = el("div");
   const rules = el("div");
   const refused = el("div");
-  const remove = (words, title, where) => (one, name) =>
+  const remove = (words, title, act) => (one, name) =>
     actButton("Remove…", async () => {
       if (!(await confirmed({ title, words: el("p", words(one)), yes: "Remove" }))) return null;
-      await ctx.api.del(where(one));
+      await act(one);
       facts.now();
       return "It is removed.";
     }, { look: "danger", name, said });
   const removePerson = remove(
     (name) => `The token of ${oneLine(name)} stops working at once, also in pages that are open.`,
     "Remove this person?",
-    (name) => ctx.api.path`/api/team/people/${name}`,
+    (name) => ctx.api.del(ctx.api.path`/api/team/people/${name}`),
   );
   const removeRule = remove(
     (one) => `${oneLine(one.what)}: from now on Forge asks again.`,
     "Remove this rule?",
-    (one) => ctx.api.path`/api/team/rules/${one.id}`,
+    (one) => ctx.api.del(ctx.api.path`/api/team/rules/${one.id}`),
   );
   const removeSchedule = remove(
     (one) => `${oneLine(one.name)} starts no more sessions. Sessions that run go on.`,
     "Remove this schedule?",
-    (one) => ctx.api.path`/api/team/schedules/${one.name}`,
+    (one) => ctx.api.del(ctx.api.path`/api/team/schedules/${one.name}`),
   );
-  const removeRole = (project, who) =>
-    actButton("Remove…", async () => {
-      const words = `${oneLine(who)} has no role of their own in ${oneLine(project.name)} from then on; pages that show it close.`;
-      if (!(await confirmed({ title: "Take this role back?", words: el("p", words), yes: "Remove" }))) return null;
-      await ctx.api.post("/api/team/projects/roles", { project: project.name, subject: who, role: "none" });
-      facts.now();
-      return "The role is taken back.";
-    }, { look: "danger", name: `Take the role of ${oneLine(who)} in ${oneLine(project.name)} back`, said });
+  const removeRole = remove(
+    ({ project, who }) => `${oneLine(who)} has no role of their own in ${oneLine(project.name)} from then on; pages that show it close.`,
+    "Take this role back?",
+    ({ project, who }) => ctx.api.post("/api/team/projects/roles", { project: project.name, subject: who, role: "none" }),
+  );
+  const settings = isAdmin ? projectSettings(ctx, ofAll, remove, () => facts.now()) : null;
   const isOwn = (one) => ctx.me.role === "operator" && one.person === ctx.me.person && Boolean(one.by_role);
   const load = () =>
-    Promise.all(["rules", "schedules", "runners", "projects", ...(ofAll ? ["people", "refusals"] : [])].map((one) => ctx.api.get(`/api/team/${one}`)));
+    Promise.all(["rules", "schedules", "runners", "projects", ...(ofAll ? ["people", "refusals"] : []), ...(settings?.paths ?? [])].map((one) => ctx.api.get(`/api/team/${one}`)));
   const facts = refreshed(load,
-    ([ruled, timed, runners, owned, known, tried]) => {
+    ([ruled, timed, runners, owned, ...rest]) => {
       replace(state);
       const managed = owned.rows.filter((one) => roleIn(one.id) === "admin");
       redraw(roleForm, managed.map((one) => one.name), () => (managed.length ? newRole(ctx, managed, () => facts.now()) : null));
@@ -215,7 +192,9 @@ export const page = (ctx) => {
           ? ruleTable(ruled.rows, isAdmin ? removeRule : null)
           : nothing("No rule yet. An admin who answers “always” on a card makes one; it counts in all sessions."),
       );
+      settings?.draw(managed, rest.slice(ofAll ? 2 : 0));
       if (!ofAll) return;
+      const [known, tried] = rest;
       redraw(people, known.rows, () => peopleTable(known.rows, ctx, removePerson));
       redraw(refused, tried.rows, () => (tried.rows.length ? refusalTable(tried.rows) : nothing("Nothing was refused.")));
     },
@@ -228,11 +207,12 @@ export const page = (ctx) => {
       ofAll
         ? section("People", newPerson(ctx, () => facts.now()), people)
         : isAdmin
-          ? el("p.dim", "You are an admin of some projects: you give roles in them. An admin of all projects adds and removes people.")
+          ? el("p.dim", "You are an admin of some projects: you give roles in them, and set their quotas and secrets. An admin of all projects adds and removes people.")
           : el("p.dim", `You are ${ctx.me.role === "viewer" ? "a viewer" : "an operator"} here. An admin adds and removes people and rules.`),
       said,
       state,
       section("Projects", roleForm, projects),
+      settings?.sections,
       section("Schedules", schedules),
       section("Rules for all sessions", rules),
       ofAll ? section("Refused", refused) : null,
