@@ -331,7 +331,7 @@ class SessionRun:
         told = self._tell_lost(runtime)
         result = await self._attend(runtime.go_on())
         if not told and not self._is_gone():
-            result = await self._attend(runtime.turn(self._lost_note))
+            result = await self._attend(runtime.turn(self._lost_note, said=""))
         while not self._is_gone():
             if self._stop_asked or (result is not None and result.status is RunStatus.TERMINATED):
                 await self._end_with(runtime, result, STOPPED)

@@ -173,6 +173,8 @@ def test_files_and_pictures_come_with_a_prompt(program: Any) -> None:
     [first, *_] = [each for each in program.history() if each["role"] == "user"]
     assert "/etc" not in first["text"] and "`passwd`" in first["text"] and "````" in first["text"]
     assert [each["name"] for each in first["attachments"]] == ["file-1.png"]
+    told = [each["data"]["message"] for each in program.records() if each.get("event") == "message"]
+    assert told[0]["said"] == "look at ", "what a reviewer takes for the person's word"
 
 
 def test_modes_and_models_are_set_and_told(program: Any) -> None:

@@ -388,7 +388,7 @@ class ZoneHistory:
                 raise GitUnusable
             with ThreadPoolExecutor(1) as pool:
                 self._modes = self.files.usual_modes(self._scan)
-                unusual = pool.submit(self.files.unusual, directories, self._modes)
+                unusual = pool.submit(self.files.unusual, directories, self._modes, self._git.racy_since())
                 state = self._git.take_snapshot(self._scan.count_files())
                 paths = {*state.changed, *self._walk((*state.untracked, *passed_over)), *unusual.result()}
             linked = (self.files.stat(as_parts(path)) for path in unusual.result())
@@ -414,7 +414,6 @@ class ZoneHistory:
             if left
             else directories
         )
-        spans = bool(self.store.spans())
         known = {
             path
             for path, one in self.store.entries()
@@ -422,8 +421,8 @@ class ZoneHistory:
         }
         old = {path: one.state.mode for path, one in self.store.entries() if one.state.kind is PathKind.DIRECTORY}
         clean = known.difference(paths)
-        changed = self._update(clean) if spans else []
-        self.store.drop(clean)
+        changed = self._update(clean)
+        self.store.drop(self._needless(clean))
         changed += self._update(paths)
         moved = [path for path in {*old, *directories} if old.get(path) != directories.get(path)]
         for path in moved:
@@ -433,6 +432,15 @@ class ZoneHistory:
         self.store.put((path, directory_entry(directories[path])) for path in moved if path in directories)
         if note:
             self._note(changed)
+
+    def _needless(self, paths: Collection[bytes]) -> Collection[bytes]:
+        """Entries of the table that say what git's index does. Git compares whole seconds: its word is not enough."""
+        if self._git is None or not paths or self.store.get("source") != "git":
+            return paths
+        index = self._git.lookup(paths)
+        blobs = self._kept_blobs(index.values())
+        entries = self.store.entries_at(paths).items()
+        return [path for path, one in entries if one and same_state(one.state, self._from_git(index.get(path), blobs))]
 
     def _walk(self, roots: Iterable[bytes]) -> Iterator[bytes]:
         return self.files.walk(roots, self._makes_again)

@@ -134,6 +134,16 @@ class HostDirectory:
     """Where it stands in full walls. At other levels it is read where it is."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShownPath:
+    """One file or directory of a zone, with all that lies below it."""
+
+    zone: str
+    parts: tuple[str, ...]
+    directory: bool
+    writable: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     argv: tuple[str, ...]
@@ -161,6 +171,9 @@ class Job:
     """The loopback of the session, for a command without hosts; None: one of its own. Full walls only."""
     lifted: frozenset[str] = frozenset()
     """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
+    only: tuple[ShownPath, ...] | None = None
+    """All that is shown of the zones; None: all of them. Level full only. What is protected, secret or ruled out there
+    stays so. A file is written in place: nothing can be renamed to it, for it is a mount."""
     not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
     """(zone, path in it): what could not be brought back (`Walls.coverage`), read-only for a call that runs unasked."""
     reads_only: bool = False
@@ -342,6 +355,8 @@ class PlannedZone:
     """Where it begins inside the zone that rules speak of."""
     meant_writable: bool = False
     """Its mode is `rw`, whether or not a child may write there now."""
+    shown: tuple[ShownPath, ...] | None = None
+    """All that is shown of it; None: everything."""
 
     def virtual(self, parts: Sequence[str]) -> str:
         return "/".join(("", self.name, *parts))

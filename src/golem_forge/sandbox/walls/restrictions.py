@@ -41,6 +41,7 @@ from golem_forge.sandbox.walls.model import (
     RefusalReason,
     Restriction,
     ShadowPlan,
+    ShownPath,
     UncoveredPath,
     is_masked,
     is_read_only,
@@ -148,6 +149,28 @@ class ZoneRestrictions:
     """Readable in this call although the directory they are in stays masked."""
     notices: tuple[str, ...] = ()
     """For the person: what is more closed than they may expect."""
+    shown: tuple[ShownPath, ...] | None = None
+    """All that is shown of the zone, parents first; None: everything."""
+
+    def showing(self, only: Iterable[ShownPath]) -> ZoneRestrictions:
+        """The same where nothing but these paths is shown. Threat: a path in a directory that is masked, or in the git
+        directory of which commands have a copy, is not shown at all; one in a directory that is read-only is not
+        writable."""
+        roots = sorted(only, key=lambda one: (len(one.parts), one.parts, one.writable))
+        found = self.found
+        if self.git is not None and not self.git.outside:  # what is secret in it was left to the copy
+            found = (*found, Restriction(parts=(GIT_FILE,), why=RefusalReason.PROTECTED, masked=True, directory=True))
+        masked = {one.parts for one in found if one.masked}
+        closed = {one.parts for one in found if not one.masked}
+        shown = []
+        for one in roots:
+            at_or_above = [one.parts[:end] for end in range(len(one.parts) + 1)]
+            hidden = one.parts not in self.lifted and not masked.isdisjoint(at_or_above)
+            if hidden:
+                continue
+            writable = one.writable and self.writable and closed.isdisjoint(at_or_above)
+            shown.append(replace(one, writable=writable))
+        return replace(self, found=found, shown=tuple(shown), git=None)
 
 
 def restrictions(

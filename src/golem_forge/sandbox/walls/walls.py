@@ -136,12 +136,14 @@ class _FullStart:
 
     @property
     def has_work_inside(self) -> bool:
-        return self.proxy is not None or self.services is not None or bool(self.masks)
+        served = self.proxy is not None or self.services is not None
+        return served or bool(self.masks) or self.inspection.has_unsaid
 
     async def work_inside(self, pid: int) -> None:
         """What is done in the walls once they stand, before the command starts. Raises WALLS_UNAVAILABLE."""
         if self.masks:
             await put_up(pid, self.masks)
+        await self.inspection.say_unreadable()
         if self.proxy is not None:
             await self.proxy.serve_inside(pid)
         if self.services is not None:

@@ -315,7 +315,7 @@ class EditorSession:
         conversation = self._conversation
         if conversation is None or self._closed is not None or conversation.left:
             raise RpcError(INVALID_REQUEST, "this session has ended; session/load goes on with it")
-        text, attachments = self._input(blocks)
+        text, said, attachments = self._input(blocks)
         command = is_command(text) and not attachments
         if len(self._prompts) >= _MOST_PROMPTS:
             raise RpcError(INVALID_REQUEST, BUSY)
@@ -329,7 +329,7 @@ class EditorSession:
             async with self._turns:  # one after the other, in the order in which they came
                 if prompt.cancelled or self._closed is not None or conversation.left:
                     return {"stopReason": "cancelled"}
-                self._last = await conversation.turn(text, attachments)
+                self._last = await conversation.turn(text, attachments, said=said)
             for update in self._updates.end_turn():
                 self._send(update)
             self._title = self._title or shorten(one_line(" ".join(text.split())), _MOST_TITLE)
@@ -381,9 +381,11 @@ class EditorSession:
 
     # ---- a prompt
 
-    def _input(self, blocks: Sequence[Any]) -> tuple[str, list[Mapping[str, Any]]]:
-        """The text of a prompt, and its files as the runtime has kept them."""
+    def _input(self, blocks: Sequence[Any]) -> tuple[str, str | None, list[Mapping[str, Any]]]:
+        """The text of a prompt; what of it the person said, where the editor put in text of files; and its files as
+        the runtime has kept them."""
         texts: list[str] = []
+        embedded = any(block.type == "resource" for block in blocks)
         files: list[tuple[str, bytes]] = []
         for block in blocks:
             match block.type:
@@ -404,7 +406,8 @@ class EditorSession:
             kept = [self._runtime.receive(name, data) for name, data in files]
         except ForgeError as error:
             raise RpcError(INVALID_PARAMS, error.message) from None
-        return text, [{"digest": each.digest, "name": each.name} for each in kept]
+        said = "".join(block.text for block in blocks if block.type == "text") if embedded else None
+        return text, said, [{"digest": each.digest, "name": each.name} for each in kept]
 
     def _embed(self, resource: Any, texts: list[str], files: list[tuple[str, bytes]]) -> None:
         text = getattr(resource, "text", None)
