@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from golem_forge.config import mcp_edit, yaml_edit
@@ -187,7 +187,6 @@ def test_what_somebody_else_wrote_meanwhile_is_not_lost(file: Path, monkeypatch:
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(_TEXT, max_size=4), st.dictionaries(st.from_regex(r"X_[A-Z0-9_]{0,8}", fullmatch=True), _TEXT, max_size=3)
 )

@@ -192,7 +192,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=75, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(VALUES | ANY, ANY, ANY, ANY)
 def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any, left: Any) -> None:
     told = {"denials": denials, "leftovers": left, "protectedCreated": left}
@@ -266,7 +266,7 @@ def test_what_fits_is_given_as_it_is() -> None:
     assert bounded_json(value) == (value, False)
 
 
-@settings(max_examples=75, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(ANY, st.integers(50, 3_000))
 def test_whatever_is_bounded_fits_and_is_json(value: Any, total: int) -> None:
     small, _ = bounded_json(value, SizeLimits(text=40, items=5, nodes=100, total=total))
