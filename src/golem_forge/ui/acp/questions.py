@@ -43,6 +43,8 @@ class EditorFacts:
     urls: bool = False
     terminals: bool = False
     """It shows what a command prints as a terminal that the agent feeds (`_meta.terminal_output`)."""
+    extras: frozenset[str] = frozenset()
+    """Updates of the protocol's drafts that it asks for: `notices`, `compaction` (`session.…` of its capabilities)."""
 
     @property
     def ui_name(self) -> str:
