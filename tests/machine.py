@@ -27,14 +27,14 @@ NEW_DIRECTORY = "FORGE_TEST_NEW_DIRECTORY"
 def answer_for_directories(replace: Callable[[Any, str, Any], None] = setattr) -> None:
     """The person was asked once how Forge works in each directory, and said: ask before each change. Tests of that
     question set NEW_DIRECTORY. `replace`: as `setattr`."""
-    from golem_forge.agent import directory_mode
+    from golem_forge.agent import runtime
 
-    is_answered = directory_mode.is_answered
+    is_answered = runtime.is_answered
 
     def answered(*place: Any) -> bool:
         return NEW_DIRECTORY not in os.environ or is_answered(*place)
 
-    replace(directory_mode, "is_answered", answered)
+    replace(runtime, "is_answered", answered)
 
 
 def forget_environment() -> None:
