@@ -33,7 +33,7 @@ MOST_INSIDE: Final = 100_000
 """Files that commands may leave in a private copy; of more, it begins anew."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
-_STALE_NS: Final = 10_000_000_000
+STALE_NS: Final = 10_000_000_000
 UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _OBJECT: Final = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -138,7 +138,7 @@ class GitDir:
         of ours beside it; nobody else's is."""
         for folder, _ in list(self.folders("")):
             names = self.names(folder)
-            before = time.time_ns() - _STALE_NS
+            before = time.time_ns() - STALE_NS
             ours = {one.st_ino for name, one in names.items() if _OURS.fullmatch(name) and one.st_ctime_ns < before}
             for name, found in names.items():
                 if found.st_ino in ours:

@@ -30,7 +30,7 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git import exchange, rules
-from golem_forge.sandbox.git.directory import MOST_INSIDE, UNSETTLED_NS, GitDir, GitLocked, TooManyFiles
+from golem_forge.sandbox.git.directory import MOST_INSIDE, STALE_NS, UNSETTLED_NS, GitDir, GitLocked, TooManyFiles
 from golem_forge.sandbox.git.exchange import GitExchange
 from golem_forge.sandbox.git.formats import GitSetting, read_config
 from golem_forge.sandbox.git.index import IndexExchange
@@ -277,7 +277,9 @@ class GitShadow:
                     if name.endswith((".lock", ".tmp")):
                         shadow.clear(f"{folder}/{name}" if folder else name)
             for side in self._sides.values():
-                for path, _ in side.store.objects():
+                found = list(side.store.objects())
+                side.crowded = len(found) > _MOST_STORED or sum(info.st_size for _, info in found) > _LARGEST_STORE
+                for path, _ in found:
                     if path.rpartition("/")[2].startswith("tmp_") or path.endswith(".lock"):
                         side.store.clear(path)
 
@@ -351,8 +353,9 @@ class GitShadow:
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs")
             side = self._side(prefix)
-            if when is SyncPhase.BETWEEN:
+            if when is SyncPhase.BETWEEN and began > side.looked_for_stale + STALE_NS:
                 side.real.remove_stale()
+                side.looked_for_stale = began
             side.trees = self._work_trees(prefix)
             one = Sync(side, state, when, self._skipped)
             mounts = (mount.path for mount in self._mounted())
@@ -370,8 +373,11 @@ class GitShadow:
             moved = self._moved.setdefault(prefix, {})
             for name, (old, new) in one.moved.items():
                 moved[name] = (moved.get(name, (old, new))[0], new)
-            if begins and not (one.locked_paths or one.postponed):
-                _empty_large(side.store)
+            if begins and side.crowded and not (one.locked_paths or one.postponed):
+                # What it holds, the user's repository has too, but for what nothing names.
+                for name in side.store.names().keys() - {"info"}:
+                    side.store.clear(name)
+                side.crowded = False
         if locked and not state.told.get(_LOCKED):
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
@@ -640,15 +646,6 @@ def _settings(git: GitDir) -> list[GitSetting]:
         with contextlib.suppress(ValueError):
             found += read_config((git.read(name) or b"").decode("utf-8", "surrogateescape"))
     return found
-
-
-def _empty_large(store: GitDir) -> None:
-    """Everything was carried over: what a store holds, the user's repository has too, but for what nothing names."""
-    found = list(store.objects())
-    if len(found) > _MOST_STORED or sum(info.st_size for _, info in found) > _LARGEST_STORE:
-        for name in store.names():
-            if name != "info":
-                store.clear(name)
 
 
 def _carry_lfs(side: GitSides, state: SyncState) -> Iterator[Leftover]:
