@@ -33,7 +33,7 @@ MOST_INSIDE: Final = 100_000
 """Files that commands may leave in a private copy; of more, it begins anew."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
-STALE_NS: Final = 10_000_000_000
+_STALE_NS: Final = 10_000_000_000
 UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _OBJECT: Final = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -64,6 +64,7 @@ class GitDir:
         self._packed: tuple[Stamp | None, dict[str, str]] = (None, {})
         self._listed: dict[str, tuple[int, dict[str, os.stat_result]]] = {}
         """Of directories of objects: the time of change, and what is in it."""
+        self._looked_for_stale = 0
 
     def stamp(self, path: str) -> Stamp | None:
         """Of a regular file; None for anything else."""
@@ -135,10 +136,13 @@ class GitDir:
 
     def remove_stale(self) -> None:
         """Locks and files of a Forge that was killed while it wrote here. Each lock of ours is a second name of a file
-        of ours beside it; nobody else's is."""
+        of ours beside it; nobody else's is. Looked for once in the time after which they count as stale."""
+        before = time.time_ns() - _STALE_NS
+        if before < self._looked_for_stale:
+            return
+        self._looked_for_stale = before + _STALE_NS
         for folder, _ in list(self.folders("")):
             names = self.names(folder)
-            before = time.time_ns() - STALE_NS
             ours = {one.st_ino for name, one in names.items() if _OURS.fullmatch(name) and one.st_ctime_ns < before}
             for name, found in names.items():
                 if found.st_ino in ours:

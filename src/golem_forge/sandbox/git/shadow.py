@@ -30,7 +30,7 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git import exchange, rules
-from golem_forge.sandbox.git.directory import MOST_INSIDE, STALE_NS, UNSETTLED_NS, GitDir, GitLocked, TooManyFiles
+from golem_forge.sandbox.git.directory import MOST_INSIDE, UNSETTLED_NS, GitDir, GitLocked, TooManyFiles
 from golem_forge.sandbox.git.exchange import GitExchange
 from golem_forge.sandbox.git.formats import GitSetting, read_config
 from golem_forge.sandbox.git.index import IndexExchange
@@ -353,9 +353,8 @@ class GitShadow:
         for prefix in self._prefixes():
             shadow.make_folder(f"{prefix}refs")
             side = self._side(prefix)
-            if when is SyncPhase.BETWEEN and began > side.looked_for_stale + STALE_NS:
+            if when is SyncPhase.BETWEEN:
                 side.real.remove_stale()
-                side.looked_for_stale = began
             side.trees = self._work_trees(prefix)
             one = Sync(side, state, when, self._skipped)
             mounts = (mount.path for mount in self._mounted())

@@ -97,8 +97,6 @@ class GitSides:
 
     crowded: bool = False
     """The store holds so much that it is emptied before the next command."""
-    looked_for_stale: int = 0
-    """When somebody last looked for locks of a Forge that was killed; nanoseconds since the epoch."""
     _listed: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict)
 
     def listed(self, path: str, only: Collection[bytes] | None = None) -> bytes:
