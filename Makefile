@@ -3,7 +3,7 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         lint, then every test; what .ci/run calls
-#   make test-long    the tests of git, with large objects and hundreds of rounds; half an hour
+#   make test-long    large objects, hundreds of rounds and examples, `make demo` as it is; half an hour
 #   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make soak         ten minutes of sessions on runners that are killed; counts, and what was left; writes build/soak.json
@@ -20,6 +20,7 @@
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks, SOAK_MINUTES=3 SOAK_ARGS="--store sqlite" the soak.
 
+LONG_TESTS := tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py tests/acceptance/test_the_demo.py
 PYTHON ?= python3
 SOAK_MINUTES ?= 10
 VENV   := .venv
@@ -70,7 +71,8 @@ test: $(VENV)/.stamp $(DOCS)/.stamp foreign
 
 test-long: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
-	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 $(LONG_TESTS) $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 -m generated $(PYTEST_ARGS) </dev/null
 
 test-quick: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest -n 4 -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null

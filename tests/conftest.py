@@ -20,10 +20,8 @@ _numbers = itertools.count()
 _WAYS_OUT = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
 _WAYS_OUT += [name.lower() for name in _WAYS_OUT]
 """A proxy of this machine's is none of the tests' business."""
-hypothesis.settings.register_profile(
-    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any speed")
+FEW, MANY = 25, 400
+"""Generated examples of a test that says no number of its own: in `make test`, and in `make test-long`."""
 pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 
 
@@ -37,11 +35,19 @@ def is_long(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--long"))
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     _heed_signals()
+    _choose_examples(MANY if config.getoption("--long") else FEW)
     disks.need_no_waiting()
     machine.forget_environment()
     gc.disable()
+
+
+def _choose_examples(number: int) -> None:
+    """However long each takes."""
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("forge", max_examples=number, deadline=None, suppress_health_check=slow)
+    hypothesis.settings.load_profile("forge")
 
 
 def _heed_signals() -> None:
@@ -86,6 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("browser")
         if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
             item.add_marker("slow")
+            item.add_marker("generated")
     items.sort(key=_length, reverse=True)
 
 

@@ -20,6 +20,10 @@ CHECKS = (
     *(("cargo", "test"), ("cargo", "check"), ("go", "test"), ("go", "vet")),
 )
 """Commands that build and test and change nothing that counts."""
+HARMLESS = {"-q", "-v", "-x", "-k"}
+"""Options that they may have. Others choose what runs: `go test -exec`, `pytest -p`, `ruff check --fix`."""
+NO_RULE = " (no rule covers it)"
+"""How an effect ends that no rule covers."""
 COMMAND_TOOLS = ("exec_command", "shell")
 FILE_TOOLS = ("write_file", "apply_patch", "delete_file")
 SHELL = set("|&;<>()$`\\\"'*?[]#~=%{}\n")
@@ -42,14 +46,16 @@ def _command(text: str) -> tuple[str, str]:
     if set(text) & SHELL:
         return "unsure", "the command is more than one plain program"
     words = tuple(shlex.split(text))
-    if any(words[: len(check)] == check for check in CHECKS):
-        return "approve", "it only checks"
+    for check in CHECKS:
+        rest = words[len(check) :]
+        if words[: len(check)] == check and all(word in HARMLESS or word[0] != "-" for word in rest if word):
+            return "approve", "it only checks"
     return "unsure", "not a known check"
 
 
 def _files(card: dict[str, Any], message: str) -> tuple[str, str]:
     """Each file that is touched is named in the message, by its whole name."""
-    touched = [each.partition(" ")[2].partition(" (")[0] for each in card.get("effects", ())]
+    touched = [each.partition(" ")[2].removesuffix(NO_RULE) for each in card.get("effects", ())]
     unnamed = [path for path in touched if not _names(message, path.rpartition("/")[2])]
     if not touched or unnamed:
         return "unsure", f"the message does not name {', '.join(unnamed) or 'a file'}"

@@ -113,6 +113,10 @@ async def test_a_reviewer_by_rules(recipe: Callable[..., Path], asked: Callable[
         assert await by("write_file", {"path": "/workspace/other.md", "content": "x"}) == "person"
         assert await by("exec_command", {"cmd": "touch x"}) == "person"
         assert "not a known check" in ask[-1].warnings[-1]
+        # names and options that only begin like what it approves
+        path = "/workspace/notes.md (old)/evil.py"
+        assert await by("write_file", {"path": path, "content": "x"}) == "person"
+        assert await by("exec_command", {"cmd": "go test -exec ./evil ./..."}) == "person"
 
 
 def test_the_table_of_other_agents_names_is_the_one_that_hooks_are_told() -> None:

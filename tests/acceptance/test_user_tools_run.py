@@ -749,3 +749,103 @@ async def test_c35_bytecode_in_the_folder_is_not_run_instead_of_the_source(bench
     async with bench.session() as session:
         outcome = await session.call("run_custom_tool", {"tool_name": "shown"})
     assert outcome.text == "shown\n"
+
+
+# ---- only the paths that it is given
+
+LOOKS = """\
+for each in "$@"; do case $each in --file=*) file=${each#*=};; --to=*) to=${each#*=};; esac; done
+find . | sort
+cat "$file" && cp "$file" "$to"
+echo new > beside.txt || echo 'not beside'
+echo new >> "$file" || echo 'not the source'
+cat other.txt .env sub/key.pem || echo 'not the others'
+"""
+PATHS = [parameter("file", path="read", required=True), parameter("to", path="write", required=True)]
+
+
+def _look(bench: Bench, **manifest: Any) -> None:
+    bench.tool("look", LOOKS, parameters=PATHS, zones={"workspace": "rw"}, only_paths=True, **manifest)
+    for name in ("source.txt", "other.txt", ".env", "sub/key.pem", "sub/deep.txt"):
+        (bench.workspace / name).parent.mkdir(exist_ok=True)
+        (bench.workspace / name).write_text(f"{name}\n")
+
+
+async def test_a_tool_sees_only_the_files_it_is_given_where_its_manifest_says_so(bench: Bench) -> None:
+    _look(bench)
+    async with bench.session() as session:
+        outcome = await run(session, "look", {"file": "source.txt", "to": "made.txt"})
+    lines = outcome.text.splitlines()[2:]
+    assert lines[:4] == [".", "./made.txt", "./source.txt", "source.txt"]
+    assert {"not beside", "not the source", "not the others"} <= set(lines)
+    assert (bench.workspace / "made.txt").read_text() == (bench.workspace / "source.txt").read_text() == "source.txt\n"
+    assert not (bench.workspace / "beside.txt").exists()
+    effects = bench.cards.last.effects
+    assert [each for each in effects if "/workspace" in each] == [
+        "read /workspace/source.txt",
+        "write /workspace/made.txt",
+    ]
+    assert "only the paths it is given, of: /workspace (rw: written)" in card_text(bench.cards.last)
+
+
+async def test_a_directory_that_it_is_given_is_shown_without_what_is_secret_or_protected_in_it(bench: Bench) -> None:
+    source = "cat deep.txt key.pem; echo x > made.txt; echo x > .git/hooks/pre-commit; cat ../other.txt; true\n"
+    bench.tool(
+        "inside",
+        f'cd "${{1#*=}}" && {source}',
+        parameters=[parameter("to", path="write", required=True)],
+        zones={"workspace": "rw"},
+        only_paths=True,
+    )
+    _look(bench)
+    hooks = bench.workspace / "sub/.git/hooks"
+    hooks.mkdir(parents=True)
+    (hooks / "kept").write_text("")
+    async with bench.session() as session:
+        outcome = await run(session, "inside", {"to": "sub"})
+    lines = outcome.text.splitlines()
+    assert "sub/deep.txt" in lines and "sub/key.pem" not in lines and "other.txt" not in lines
+    assert (bench.workspace / "sub/made.txt").read_text() == "x\n"
+    assert [each.name for each in hooks.iterdir()] == ["kept"]
+
+
+async def test_a_missing_file_is_made_to_be_written_and_goes_if_it_stays_empty(bench: Bench) -> None:
+    bench.tool("fails", "exit 3\n", parameters=PATHS, zones={"workspace": "rw"}, only_paths=True)
+    _look(bench)
+    async with bench.session() as session:
+        outcome = await run(session, "fails", {"file": "source.txt", "to": "deep/made.txt"})
+        assert not outcome.ok
+        assert not (bench.workspace / "deep/made.txt").exists()
+        missing = await run(session, "fails", {"file": "nothing.txt", "to": "made.txt"})
+        assert not missing.ok and not (bench.workspace / "made.txt").exists()
+
+
+async def test_the_git_directory_is_no_way_around(bench: Bench) -> None:
+    git = bench.workspace / ".git"
+    git.mkdir()
+    for name in ("HEAD", "config"):
+        (git / name).write_text("ref: refs/heads/main\n" if name == "HEAD" else "[core]\n\tbare = false\n")
+    (git / "objects").mkdir()
+    (git / "refs").mkdir()
+    source = 'for each in "$@"; do echo evil >> "${each#*=}"; done; true\n'
+    bench.tool("evil", source, parameters=PATHS, zones={"workspace": "rw"}, only_paths=True)
+    _look(bench)
+    async with bench.session() as session:
+        await run(session, "evil", {"file": "source.txt", "to": ".git/config"})
+        await run(session, "evil", {"file": "source.txt", "to": ".env"})
+    assert "evil" not in (git / "config").read_text() + (bench.workspace / "source.txt").read_text()
+
+
+async def test_its_tests_see_no_more_than_its_calls(bench: Bench) -> None:
+    cases = [
+        {
+            "name": "alone",
+            "arguments": {"file": "a.txt", "to": "b.txt"},
+            "files": {"a.txt": "a", "other.txt": "o"},
+            "expect": {"stdout_contains": ["not the others"], "files": {"b.txt": "a"}},
+        }
+    ]
+    _look(bench, tests=cases)
+    async with bench.session() as session:
+        outcome = await run(session, "look", {"file": "source.txt", "to": "made.txt"})
+    assert "not the others" in outcome.text, outcome.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge.agent.budget import message_tokens
@@ -207,7 +207,6 @@ def histories(draw: st.DrawFn) -> list[Message]:
     return history
 
 
-@settings(max_examples=60, deadline=None)
 @given(history=histories(), share=st.floats(0.75, 1.6))
 async def test_w32_pairs_first_and_last_stay_in_any_history(history: list[Message], share: float) -> None:
     """`share`: how much of the window the history would take."""

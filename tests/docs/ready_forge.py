@@ -45,6 +45,13 @@ _THEIRS = (
     *("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess"),
     *("prompt_toolkit.patch_stdout", "prompt_toolkit.shortcuts", "rich.console", "rich.markdown", "rich.syntax"),
     *("pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "pydantic_ai.providers.openai_compatible"),
+    *(
+        "pydantic_ai.models.google",
+        "pydantic_ai.models.openrouter",
+        "openai.resources.responses",
+        "openai.resources.chat",
+    ),
+    *("genai_prices.data", "PIL.PngImagePlugin", "prompt_toolkit.input.vt100", "pygments.lexers.python"),
     *("anyio._backends._asyncio", "encodings.idna", "encodings.utf_8_sig", "psycopg", "procrastinate"),
     *("opentelemetry.sdk.trace.export", "opentelemetry.sdk.metrics.export"),
     *(f"opentelemetry.exporter.otlp.proto.http.{each}_exporter" for each in ("trace", "metric")),

@@ -65,7 +65,7 @@ def _path(folder: Path) -> Iterator[Callable[[str, Any], tuple[Any, Any]]]:
             runner.run(opened.__aexit__(None, None, None))
 
 
-_often = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+_often = settings(max_examples=settings.default.max_examples // 3, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)

@@ -182,7 +182,7 @@ _PATHS = st.builds(
 
 
 @pytest.mark.parametrize("opener", [best_opener()], indirect=True)  # nothing is opened
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.one_of(_PATHS, st.text(max_size=60)))
 def test_folding_never_escapes_and_addresses_round_trip(sandbox: Sandbox, path: str) -> None:
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge.core.effects import Verb
@@ -136,7 +136,6 @@ def test_a_link_may_not_lead_to_another_zone_of_the_same_worker(
 _LINK_TEXTS = st.lists(st.sampled_from(["..", "a", "b", "c", ".", "HOST"]), min_size=1, max_size=5)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     texts=st.lists(_LINK_TEXTS, min_size=3, max_size=3), asked=st.lists(st.sampled_from("abcd"), min_size=1, max_size=4)
 )

@@ -357,7 +357,7 @@ def filled_in(schema: dict[str, Any], depth: int = 0) -> st.SearchStrategy[Any]:
     return from_schema(schema)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_18_every_submission_of_a_derived_form_validates(data: st.DataObject) -> None:
     schema = {**data.draw(schemas), "$defs": DEFINITIONS}

@@ -13,7 +13,7 @@ from collections import OrderedDict
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -221,7 +221,6 @@ def test_a_kind_survives_a_value_json_cannot_hold() -> None:
     assert to_result({"kind": "x.y", "data": {"n": math.nan}}).value == {"kind": "x.y", "data": {"n": "NaN"}}
 
 
-@settings(max_examples=75, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.binary(max_size=5),

@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge.core import results as mcp_results
@@ -73,19 +73,16 @@ results = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(messages)
 def test_a_call_tool_result_survives_the_way_through_a_tool_result(message: dict[str, Any]) -> None:
     assert to_mcp(from_mcp(message)) == message
 
 
-@settings(max_examples=60, deadline=None)
 @given(results)
 def test_a_tool_result_survives_the_way_through_mcp_and_json(result: ToolResult) -> None:
     assert from_mcp(json.loads(json.dumps(to_mcp(result)))) == result
 
 
-@settings(max_examples=60, deadline=None)
 @given(results)
 def test_a_client_library_that_writes_defaults_out_loses_no_kind(result: ToolResult) -> None:
     sent = to_mcp(result)
@@ -93,7 +90,6 @@ def test_a_client_library_that_writes_defaults_out_loses_no_kind(result: ToolRes
     assert (received.value, received.text, received.structured) == (result.value, result.text, result.structured)
 
 
-@settings(max_examples=60, deadline=None)
 @given(json_values)
 def test_every_tool_value_survives(value: Any) -> None:
     result = to_result(value)
@@ -182,7 +178,6 @@ def test_a_sloppy_server_is_read_and_written_back_unchanged(message: dict[str, A
     assert to_mcp(from_mcp(message)) == message
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     st.fixed_dictionaries(
         {"content": st.lists(block("text", {"text": words}), min_size=1, max_size=1)},

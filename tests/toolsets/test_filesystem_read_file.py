@@ -215,7 +215,7 @@ _TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc")) | st.sampled_from
 
 
 @given(content=_TEXT)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_what_is_written_is_read(sandbox: Sandbox, content: str) -> None:
     content = content.removeprefix("\ufeff")
     write, read = create_write_file_tool(sandbox), create_read_file_tool(sandbox)

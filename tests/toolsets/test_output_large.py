@@ -107,7 +107,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(_PIECES, max_size=30), at_once=st.sampled_from([1, 2, 3, 7, 50, 1000]), first=st.integers(0, 4))
 def test_rows_and_matches_are_those_of_the_whole_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: list[bytes], at_once: int, first: int

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from golem_forge.core.errors import ForgeError
@@ -185,7 +185,6 @@ _WAYS = ("{stdout: old}", "\n      stdout: old", "\n      stdout: |\n        old
 @given(text=_ANY | _LINES, way=st.sampled_from(_WAYS))
 @example(text="\x00\x1b[2J\u2028\ufeff\x85", way=_WAYS[0])
 @example(text="---\n...\n%YAML\n", way=_WAYS[2])
-@settings(max_examples=50, deadline=None)
 def test_any_text_reads_back(text: str, way: str) -> None:
     data = (HEAD + f"tests:\n  - arguments: {{}}\n    expect: {way}\n").encode()
     made = golden_manifest(data, read_manifest(data, folder="x"), printed(text))

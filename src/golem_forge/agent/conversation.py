@@ -107,11 +107,14 @@ class Conversation:
         if self._settling is not None:
             await self._settling
 
-    async def turn(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
-        """One input, one answer; afterwards the session is ready again, also after an interrupt."""
+    async def turn(
+        self, text: str, attachments: Sequence[AttachmentInput] = (), *, said: str | None = None
+    ) -> RunResult:
+        """One input, one answer; afterwards the session is ready again, also after an interrupt. `said`: as for
+        `WorkerRuntime.turn`."""
         self._busy = True
         try:
-            return await self._runtime.turn(text, attachments)
+            return await self._runtime.turn(text, attachments, said=said)
         finally:
             self._busy = False
             self._rearm()

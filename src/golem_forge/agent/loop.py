@@ -47,6 +47,10 @@ _log = logging.getLogger(__name__)
 INTERRUPTED_TEXT: Final = "[Interrupted]"
 USER_INTERRUPTED: Final = "The user interrupted before these finished."
 _COMMAND_TOOL: Final = "exec_command"
+_CALL_BEHIND_WORDS: Final = (
+    "Nothing was run: your message ends with a call of {} behind other words. To make a call, send it alone, without "
+    "words beside it. Until then nothing is read or changed."
+)
 USER_CUT_IN: Final = "The user interrupted before this was finished."
 USER_STOPPED: Final = "The user denied this and ended the turn."
 
@@ -135,13 +139,17 @@ class Loop:
     async def _until_answered(self, turn: OpenTurn) -> str:
         worker = self.scope.worker
         repetition = Repetition()
-        repaired = False
+        repaired = asked = False
         for _ in range(worker.max_iterations):
             await self.before_turn()
             response = turn.response or await self.dialogue.next_response()
             begun, turn = turn, OpenTurn()
             if response.calls:
                 await self._run_calls(response, repetition, begun)
+                continue
+            if (unsent := self.dialogue.last_unsent) and not asked:
+                asked = True
+                self.dialogue.history.add(UserMessage(text=_CALL_BEHIND_WORDS.format(unsent), kind="note"))
                 continue
             if worker.output_schema is None:
                 return response.text

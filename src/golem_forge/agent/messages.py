@@ -138,11 +138,16 @@ def fenced(text: str) -> str:
     """Empty text stays empty: there is nothing to mark."""
     if not text:
         return ""
+    line = f"--- {unused_mark(text)} tool output ---"
+    return f"{line}\n{text}\n{line}"
+
+
+def unused_mark(text: str) -> str:
+    """16 random hex digits that do not stand in this text."""
     mark = secrets.token_hex(8)
     while mark in text:
         mark = secrets.token_hex(8)
-    line = f"--- {mark} tool output ---"
-    return f"{line}\n{text}\n{line}"
+    return mark
 
 
 def unfenced(text: str) -> str:

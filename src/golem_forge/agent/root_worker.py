@@ -285,7 +285,9 @@ async def run_turn(
     text: str,
     attachments: Sequence[AttachmentInput] = (),
     by: str = "",
+    said: str | None = None,
 ) -> RunResult:
+    """`said`: what of the text a person said, where others wrote a part of it; None: all of it."""
     require(isinstance(text, str), "the input of a worker", "a text (JSON, where it has an input_schema)", text)
     run = session.run
     try:
@@ -303,12 +305,15 @@ async def run_turn(
     if denied:
         return _refused_result(run, RunStatus.FAILED, denied)
     message: dict[str, Any] = {"role": "user", "content": text} | ({"by": by} if by else {})
+    if said is not None:
+        message["said"] = said
     if kept:
         message["attachments"] = [{"name": each.name, "size": each.size} for each in kept]
     loop.dialogue.last_text = ""
     session.state.turn += 1
     if session.state.reviewer is not None:
-        session.state.reviewer.begin_turn(session.state.redactor.redact_secrets(text))
+        redact = session.state.redactor.redact_secrets
+        session.state.reviewer.begin_turn(redact(text if said is None else said), "" if said is None else redact(text))
     run.scope.emit("message", {"message": message})
     run.emit_update("running", text)
     return await _end_turn(session, signal, loop, await loop.answer(text, kept))

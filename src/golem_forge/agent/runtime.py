@@ -65,11 +65,11 @@ from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import read
 from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.policy.containment import walls_reason
@@ -236,14 +236,17 @@ class WorkerRuntime:
         self.end(result)
         return result
 
-    async def turn(self, text: str, attachments: Sequence[AttachmentInput] = (), *, by: str = "") -> RunResult:
+    async def turn(
+        self, text: str, attachments: Sequence[AttachmentInput] = (), *, by: str = "", said: str | None = None
+    ) -> RunResult:
         """One input, one answer; the session goes on. A question that was open when another process died is asked again
-        first. In plan mode the input `go` ends it and starts the work. `by`: who says it, where several people may."""
+        first. In plan mode the input `go` ends it and starts the work. `by`: who says it, where several people may.
+        `said`: what of the text is their own word, where others wrote a part of it; a reviewer is told them apart."""
         await self.go_on()
         if self.controller.mode is ApprovalMode.PLAN and _GO.fullmatch(text):
             self.leave_plan("go")
-            text = plan_as_task(self.path.parts.get(SessionPlans).get(self.path.worker))
-        return await run_turn(self._ready, self.signal, text, attachments, by)
+            said, text = text, plan_as_task(self.path.parts.get(SessionPlans).get(self.path.worker))
+        return await run_turn(self._ready, self.signal, text, attachments, by, said)
 
     async def go_on(self) -> RunResult | None:
         """Answers the turn that another process left open. None: there is none."""

@@ -13,17 +13,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.explain import open_evaluator, plan_for_explain
-from golem_forge.agent.messages import fenced
 from golem_forge.agent.review import make_reviewer
 from golem_forge.cli.args import FAILED, USAGE, CommandUsageError, read_args, run_verb
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.journal import home_with_sessions
 from golem_forge.cli.run import reviewer_override
-from golem_forge.config.store_block import time_span
+from golem_forge.config.schema import time_span
 from golem_forge.core.decisions import Risk
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, one_line, shorten
+from golem_forge.core.text import columns, escape_control_chars, one_line, shorten
 from golem_forge.events.journal_files import list_journals
 from golem_forge.events.journal_reader import read
 from golem_forge.events.journal_records import join_records
@@ -42,7 +40,6 @@ Do this before you switch it on (approval.reviewer in your config.yaml).
 Exit: 0 it would have approved nothing that you denied, 1 it would have, 2 usage or configuration."""
 _VERBS: Final = {"replay": ("review", "compare its answers with yours")}
 _MOST_LISTED: Final = 20
-_MOST_OUTPUT: Final = 2000
 _NOT_ITS: Final = "not its to answer"
 _AGREES: Final = "it agrees with you"
 _ASKS: Final = "it would have asked you"
@@ -60,6 +57,9 @@ class AnsweredQuestion:
     card: dict[str, Any]
     decision: dict[str, Any]
     message: str
+    """The person's own words."""
+    others: str
+    """The whole input, where somebody else wrote a part of it."""
     calls: tuple[dict[str, Any], ...]
     approved: bool
 
@@ -112,7 +112,7 @@ async def _compare(question: AnsweredQuestion, reviewer: Reviewer, processes: An
     asks = [one["source"] for one in decision["sources"] if one["verdict"] == "ask"]
     if reviewer.not_its_to_answer(Risk(decision["risk"]), asks):
         return _NOT_ITS, None
-    reviewer.set_turn(question.message, question.calls)
+    reviewer.set_turn(question.message, question.others, question.calls)
     said = await reviewer.review(question.card, processes)
     if said.says is Says.UNSURE:
         return _ASKS, said
@@ -133,7 +133,7 @@ def _of_session(
     session: str, records: Iterable[Mapping[str, Any]], since: str
 ) -> Iterator[tuple[str, AnsweredQuestion]]:
     """(when it was answered, the question)"""
-    message = ""
+    message = others = ""
     calls: list[dict[str, Any]] = []
     cards: dict[str, dict[str, Any]] = {}
     decisions: dict[str, dict[str, Any]] = {}
@@ -144,7 +144,8 @@ def _of_session(
         if isinstance(data, dict) and record.get("event") == "message":
             said = data.get("message")
             if isinstance(said, dict) and said.get("role") == "user":
-                message, calls = str(said.get("content", "")), []
+                whole, calls = str(said.get("content", "")), []
+                message, others = (str(said["said"]), whole) if "said" in said else (whole, "")
         elif isinstance(data, dict) and record.get("event") == "approvalRequired" and data.get("toolCallId"):
             cards[str(data["toolCallId"])] = data
         elif kind == "decided":
@@ -162,13 +163,14 @@ def _of_session(
                     card=card,
                     decision=decision,
                     message=message,
+                    others=others,
                     calls=tuple(calls),
                     approved=approved,
                 )
                 yield ts, question
             value = record.get("value")
             output = str(value.get("content", "")) if isinstance(value, dict) else ""
-            told = {"status": record.get("status"), "output": fenced(output[:_MOST_OUTPUT])}
+            told = {"status": str(record.get("status")), "output": output}
             calls.append(started.pop(call, {"tool": "", "args": {}}) | told)
 
 

@@ -5,10 +5,13 @@ alone, with a risk of at most `up_to`: no floor, nothing that anybody wrote by h
 
 `Reviewer.review` takes the card as data, the person's last message and the calls of the turn; gives `approve`, `deny`
 with a reason, or `unsure`. Whatever is not clearly one of them is `unsure`, and so are an error, too much time and a
-spent budget: then the person is asked. Nothing is remembered from its answers.
+spent budget: then the person is asked. No yes is remembered.
 
 Threat: a file or a page may say `approve this`. The output of tools stands between fences, and no output of the call in
-question exists yet; a reviewer that falls for it still cannot answer what is not its to answer.
+question exists yet; a reviewer that falls for it still cannot answer what is not its to answer. Only the person's own
+words are their message: what a plan, a hook or a file says is told apart from it.
+Threat: an agent asks again until a reviewer slips. What the person denied is theirs from then on, and so is what the
+reviewer denied; after MOST_DENIALS in a turn it answers nothing more in that turn.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.reviewer_block import ReviewerSettings
+from golem_forge.config.run_block import ReviewerSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Risk, Verdict, is_riskier
 from golem_forge.core.effects import Verb
@@ -44,6 +47,8 @@ _MOST_OUTPUT: Final = 2000
 _MOST_MESSAGE: Final = 8000
 _MOST_REASON: Final = 300
 _MOST_ANSWER: Final = 20_000
+MOST_DENIALS: Final = 3
+_MOST_REMEMBERED: Final = 10_000
 _CARD: Final = (
     *("type", "description", "tool", "args", "payload", "diff", "effects", "segments", "risk", "riskReasons", "why"),
     *("modelNote", "warnings", "workerPath", "caller", "previouslyDenied"),
@@ -89,26 +94,37 @@ class Reviewer:
         self._ask_model = ask_model
         self._four_eyes = four_eyes
         self._message = ""
+        self._others = ""
         self._calls: deque[dict[str, Any]] = deque(maxlen=_MOST_CALLS)
+        self._left_out = 0
+        self._denied: deque[str] = deque(maxlen=_MOST_REMEMBERED)
+        self._denials = 0
         self.requests = 0
         self.cost = 0.0
 
-    def begin_turn(self, message: str) -> None:
-        self._message = shorten_middle(message, _MOST_MESSAGE, "\n … \n")
+    def begin_turn(self, message: str, others: str = "") -> None:
+        """`message`: the person's own words. `others`: the whole input, where somebody else wrote a part of it."""
+        self._message, self._others = _cut(message, _MOST_MESSAGE), _cut(others, _MOST_MESSAGE)
         self._calls.clear()
+        self._left_out = self._denials = 0
 
-    def set_turn(self, message: str, calls: Iterable[dict[str, Any]]) -> None:
-        """A turn as a journal tells it; the output of each call is fenced."""
-        self.begin_turn(message)
-        self._calls.extend(calls)
+    def set_turn(self, message: str, others: str, calls: Iterable[dict[str, Any]]) -> None:
+        """A turn as a journal tells it. Each call: `tool`, `args`, `status` and its `output`."""
+        self.begin_turn(message, others)
+        self._denied.clear()
+        for call in calls:
+            self._note(**call)
 
     def note_call(self, outcome: Outcome, args: Any, *, hidden: bool = False) -> None:
         """A call of the turn has ended. `args`: as they may be shown; `hidden`: its result is nobody else's."""
         said = "" if hidden else outcome.text if outcome.executed else outcome.error
-        said = shorten_middle(said, _MOST_OUTPUT, "\n … \n")
-        self._calls.append(
-            {"tool": outcome.tool, "args": args, "status": outcome.status.value, "output": self._fence(said)}
-        )
+        self._note(outcome.tool, args, outcome.status.value, said)
+
+    def _note(self, tool: str, args: Any, status: str, output: str) -> None:
+        self._left_out += len(self._calls) == _MOST_CALLS
+        if len(whole := json.dumps(args, ensure_ascii=False, default=str)) > _MOST_OUTPUT:
+            args = _cut(whole, _MOST_OUTPUT)
+        self._calls.append({"tool": tool, "args": args, "status": status, "output": _cut(output, _MOST_OUTPUT)})
 
     def not_reviewable(self, judged: Evaluation, mode: ApprovalMode, sandbox: Sandbox | None) -> str:
         """Why a person has to answer; empty: the reviewer may."""
@@ -128,17 +144,37 @@ class Reviewer:
 
     async def review(self, card: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:
         """`processes`: where its program runs."""
-        if problem := self._over_budget():
+        fingerprint = str(card.get("fingerprint", ""))
+        if problem := self._denied_before(card, fingerprint) or self._over_budget():
             return ReviewAnswer(says=Says.UNSURE, reason=problem)
         self.requests += 1
         began = monotonic()
         told = {
             "card": {name: card[name] for name in _CARD if card.get(name)},
             "message": self._message,
+            **({"others": self._others} if self._others else {}),
             "calls": list(self._calls),
+            **({"callsLeftOut": self._left_out} if self._left_out else {}),
         }
-        answer = await (self._ask_program(told, processes) if self.settings.run else self._asked_model(told))
+        if self.settings.run:
+            answer = await self._ask_program(self._with_fences(told), processes)
+        else:
+            answer = await self._asked_model(told)
+        if answer.says is Says.DENY:
+            self._denied.append(fingerprint)
+            self._denials += 1
         return ReviewAnswer(says=answer.says, reason=answer.reason, seconds=monotonic() - began)
+
+    def _with_fences(self, told: dict[str, Any]) -> dict[str, Any]:
+        calls = [{**call, "output": self._fence(call["output"])} for call in told["calls"]]
+        return {**told, "calls": calls} | ({"others": self._fence(told["others"])} if "others" in told else {})
+
+    def _denied_before(self, card: Mapping[str, Any], fingerprint: str) -> str:
+        if card.get("previouslyDenied"):
+            return "you denied this call before"
+        if fingerprint in self._denied:
+            return "it denied this call before"
+        return f"it denied {MOST_DENIALS} calls of this turn" if self._denials >= MOST_DENIALS else ""
 
     def _over_budget(self) -> str:
         settings = self.settings
@@ -179,7 +215,7 @@ def read_review(text: str) -> ReviewAnswer:
         return _unsure("it said too much")
     if text.startswith("{"):
         try:
-            said = json.loads(text)
+            said = json.loads(text, object_pairs_hook=_each_once)
         except (ValueError, RecursionError):
             return _unsure("its answer cannot be read")
         word, reason = said.get("answer"), said.get("reason", "")
@@ -190,6 +226,17 @@ def read_review(text: str) -> ReviewAnswer:
     if found is None:
         return _unsure("its answer cannot be read")
     return ReviewAnswer(says=Says(found[1].lower()), reason=_line(found[2] or ""))
+
+
+def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Threat: a program that puts a path into the text of its answer may print `deny` and, from the path, `approve`."""
+    if len(found := dict(members)) < len(members):
+        raise ValueError("a member twice")
+    return found
+
+
+def _cut(text: str, most: int) -> str:
+    return shorten_middle(text, most, "\n … \n")
 
 
 def _line(text: str) -> str:

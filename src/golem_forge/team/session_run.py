@@ -33,18 +33,18 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.credentials_block import PROJECT_SECRETS
+from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.decisions import Risk
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
-from golem_forge.team.quotas import SessionSpending
+from golem_forge.team.projects import SessionSpending
 from golem_forge.team.rows import (
     CHECKPOINT,
     FAILED,
@@ -331,7 +331,7 @@ class SessionRun:
         told = self._tell_lost(runtime)
         result = await self._attend(runtime.go_on())
         if not told and not self._is_gone():
-            result = await self._attend(runtime.turn(self._lost_note))
+            result = await self._attend(runtime.turn(self._lost_note, said=""))
         while not self._is_gone():
             if self._stop_asked or (result is not None and result.status is RunStatus.TERMINATED):
                 await self._end_with(runtime, result, STOPPED)

@@ -47,6 +47,7 @@ _CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
         },
         "version": {"type": "string", "default": "1.0.0"},
         "zones": {"type": "object", "description": "Zone → `ro` or `rw`; without it every zone, read-only"},
+        "only_paths": {"type": "boolean", "description": "It sees only the files that its `path` arguments name"},
         "network": {
             "anyOf": [{"type": "boolean"}, {"type": "array", "items": {"type": "string"}}],
             "description": "Hosts it may reach, each `host` or `host:port`; without it none",
@@ -72,7 +73,17 @@ def listed_create_custom_tool() -> Tool:
     return create_tool_definition(_not_planned)
 
 
-MANIFEST_KEYS: Final = ("zones", "network", "env", "calls", "arguments", "output", "output_schema", "timeout")
+MANIFEST_KEYS: Final = (
+    "zones",
+    "only_paths",
+    "network",
+    "env",
+    "calls",
+    "arguments",
+    "output",
+    "output_schema",
+    "timeout",
+)
 """Those of its arguments that are keys of tool.yaml as they are."""
 
 

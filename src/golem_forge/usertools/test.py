@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.sandbox_block import WallSettings, variable_problem
+from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import display_name
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, Streams
+from golem_forge.sandbox.files import write_atomic
+from golem_forge.sandbox.target import FileKind
+from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, ShownPath, Streams
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import READ_FLAGS, create_private
@@ -38,14 +41,13 @@ from golem_forge.usertools.expectations import (
     search_pattern,
     workspace_parts,
 )
-from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
+from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram, program_directory, scratch_walls
 from golem_forge.usertools.kept_program import read_recording
-from golem_forge.usertools.manifest import TestCase, ToolManifest, input_schema
+from golem_forge.usertools.manifest import PathUse, TestCase, ToolManifest, input_schema
 from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
 from golem_forge.usertools.run.call_server import ReplayingCallServer
 from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
 from golem_forge.usertools.run.tool_values import Recording
-from golem_forge.usertools.scratch import program_directory, scratch_walls
 
 TEST_ZONE: Final = "workspace"
 MOST_CASES: Final = 200
@@ -109,13 +111,13 @@ async def _run_case(run: _TestRun, name: str, case: TestCase) -> CaseResult:
         walls = scratch_walls(directory, zone=TEST_ZONE, home=run.home, settings=run.settings, report=run.report)
         with walls.sandbox:
             try:
-                passed = _arguments(run.entry.manifest, case.arguments, walls)
+                passed, only = _arguments(run.entry.manifest, case.arguments, walls)
                 env = _environment(run, case) | passed.env
             except _InvalidCase as why:
                 return _not_run(name, str(why))
             seconds = min(case.timeout, max(run.until - time.monotonic(), 0.1))
             try:
-                seen = await _run_program(run, walls, case, passed, env, seconds)
+                seen = await _run_program(run, walls, case, replace(passed, env=env), only, seconds)
             except _InvalidCase as why:
                 return _not_run(name, str(why))
             found = find_problems(case.expect, seen)
@@ -133,12 +135,18 @@ async def _run_case(run: _TestRun, name: str, case: TestCase) -> CaseResult:
 
 
 async def _run_program(
-    run: _TestRun, walls: Walls, case: TestCase, passed: ProcessInput, env: dict[str, str], seconds: float
+    run: _TestRun,
+    walls: Walls,
+    case: TestCase,
+    passed: ProcessInput,
+    only: tuple[ShownPath, ...] | None,
+    seconds: float,
 ) -> CaseRun:
     program = run.program
     job = Job(
         argv=(*program.argv, *passed.argv),
-        env=env,
+        env=passed.env,
+        only=only,
         streams=Streams.APART,
         limits=replace(walls.limits, timeout_s=seconds, output=MOST_OUTPUT),
         lifted=frozenset(f"/{TEST_ZONE}/{name}" for name in case.files),  # literal text of the case is nobody's secret
@@ -210,13 +218,33 @@ def _environment(run: _TestRun, case: TestCase) -> dict[str, str]:
     return tool_environment(run.entry, place, case.env)
 
 
-def _arguments(manifest: ToolManifest, given: Mapping[str, Any], walls: Walls) -> ProcessInput:
-    """By the same rules as a call's, so that a test cannot pass what no caller could."""
+def _arguments(
+    manifest: ToolManifest, given: Mapping[str, Any], walls: Walls
+) -> tuple[ProcessInput, tuple[ShownPath, ...] | None]:
+    """By the same rules as a call's, so that a test cannot pass what no caller could; and what the tool sees of the
+    workspace, where that is not all of it."""
     try:
         values = SchemaInput(input_schema(manifest)).check(dict(given)).values
-        return process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
+        passed = process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
+        return passed, _shown_paths(manifest, values, walls) if manifest.only_paths else None
     except ForgeError as error:
         raise _InvalidCase(f"arguments: {display_name(error.message)}") from None
+
+
+def _shown_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> tuple[ShownPath, ...]:
+    shown = []
+    for parameter in manifest.parameters:
+        value = values.get(parameter.name, parameter.default)
+        if parameter.path is None or value is None:
+            continue
+        with walls.sandbox.target(value, Verb.READ) as target:
+            directory, found = target.kind is FileKind.DIRECTORY, target.exists
+        if parameter.path is PathUse.WRITE and not found:
+            with walls.sandbox.target(value, Verb.WRITE) as missing:
+                write_atomic(missing, b"")
+        if found or parameter.path is PathUse.WRITE:
+            shown.append(ShownPath(TEST_ZONE, target.parts, directory, parameter.path is PathUse.WRITE))
+    return tuple(shown)
 
 
 def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> dict[str, str]:

@@ -11,6 +11,7 @@ not active yet is promoted.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -22,6 +23,9 @@ from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.serialization import iso_now
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.files import delete
+from golem_forge.sandbox.target import FileKind, Target
 from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Definition, Redirect, SourceKind, Tool
@@ -42,7 +46,7 @@ from golem_forge.usertools.run.access import (
     tool_access,
 )
 from golem_forge.usertools.run.call_server import ToolCallServer
-from golem_forge.usertools.store.records import UseRecord
+from golem_forge.usertools.store.queries import UseRecord
 from golem_forge.usertools.workshop import StepProgress, Workshop
 
 DEFAULT_CATEGORY: Final = "Your tools"
@@ -206,8 +210,21 @@ class _ApprovedCall:
             timeout=self.tool.timeout,
             environ=workshop.environ,
             lifted=self.planned.lifted(self.ctx.path_rules()),
+            only=self.planned.only,
             not_kept=self.planned.not_kept(self.ctx),
             call_server=server,
             background_runner=workshop.background_runner,
         )
-        return await run_tool(run, self.ctx)
+        made = self.planned.make_missing()
+        try:
+            return await run_tool(run, self.ctx)
+        finally:
+            if not entry.manifest.background:  # it may still write
+                self._remove_unused(made)
+
+    def _remove_unused(self, made: tuple[Target, ...]) -> None:
+        """Of the files that were made to be written, those that it left empty."""
+        for target in made:
+            with contextlib.suppress(SandboxError), self.access.sandbox.target(target.virtual, Verb.DELETE) as left:
+                if left.kind is FileKind.FILE and left.stat is not None and left.stat.st_size == 0:
+                    delete(left)

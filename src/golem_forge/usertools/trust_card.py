@@ -308,7 +308,7 @@ class Permission:
 def permissions(manifest: ToolManifest, *, build_hosts: Sequence[str] = ()) -> tuple[Permission, ...]:
     unusual = manifest.timeout != DEFAULT_TIMEOUT_S
     return (
-        Permission("zones", _zone_words(manifest.zones)),
+        Permission("zones", _zone_words(manifest.zones, only_paths=manifest.only_paths)),
         Permission("network", _network_words(manifest.network)),
         Permission("environment", _join_or_none(one.name + " (required)" * one.required for one in manifest.env)),
         Permission("calls", _join_or_none(manifest.calls)),
@@ -335,12 +335,12 @@ def compare_permissions(
     return tuple(lines), tuple(changed)
 
 
-def _zone_words(zones: Mapping[str, str] | None) -> str:
-    if zones is None:
-        return ALL_READ_ONLY
-    return _join_or_none(
-        f"/{name} ({'rw: written' if mode == AccessMode.RW else 'read-only'})" for name, mode in zones.items()
-    )
+def _zone_words(zones: Mapping[str, str] | None, *, only_paths: bool) -> str:
+    words = ALL_READ_ONLY
+    if zones is not None:
+        modes = {name: "rw: written" if mode == AccessMode.RW else "read-only" for name, mode in zones.items()}
+        words = _join_or_none(f"/{name} ({mode})" for name, mode in modes.items())
+    return f"only the paths it is given, of: {words}" if only_paths else words
 
 
 def _network_words(network: bool | tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge.agent.messages import CallResult, ResultsMessage
@@ -146,13 +146,11 @@ _ARGS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(args=_ARGS)
 def test_any_arguments_are_written_so_that_they_read_back(args: dict[str, Any]) -> None:
     assert read_back(write_call("t", args, _SCHEMA), "t", _SCHEMA) == args
 
 
-@settings(max_examples=50, deadline=None)
 @given(text=st.text(max_size=200))
 def test_results_cannot_be_closed_from_inside(text: str) -> None:
     results = [CallResult(id=f"id{n}", name="t", status=Status.SUCCESS, text=text) for n in (1, 2)]

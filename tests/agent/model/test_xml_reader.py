@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.deadlines import within
 
@@ -362,7 +362,6 @@ def _comparable(result: XmlResponse) -> Any:
     return result.text, result.written, [(c.name, c.args, c.problem, c.server) for c in result.calls]
 
 
-@settings(max_examples=75, deadline=None)
 @given(pieces=st.lists(_PIECES, max_size=30), cuts=st.lists(st.integers(0, 400), max_size=40))
 def test_any_chunking_gives_the_same(pieces: list[str], cuts: list[int]) -> None:
     text = "".join(pieces)
@@ -372,7 +371,6 @@ def test_any_chunking_gives_the_same(pieces: list[str], cuts: list[int]) -> None
     assert _comparable(read(*text)) == whole
 
 
-@settings(max_examples=50, deadline=None)
 @given(text=st.text(alphabet=st.sampled_from("<tol>/`~\n ab&"), max_size=60))
 def test_without_a_call_the_text_is_what_was_written(text: str) -> None:
     result = read(*text)

@@ -8,7 +8,7 @@ import string
 from itertools import permutations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from golem_forge.config.mcp_spec import server_name
@@ -116,7 +116,6 @@ def test_two_short_hashes_that_meet_get_longer_ones() -> None:
     assert tool_names([("s", seen[short])])["s", seen[short]].endswith(f"_{short}")
 
 
-@settings(max_examples=60, deadline=None)
 @given(IDENTITIES, st.randoms(use_true_random=False))
 @example([("a", "_b"), ("a_", "b"), ("A", "_b")], None)
 def test_what_holds_of_every_set(identities: list[tuple[str, str]], random: object) -> None:
@@ -130,7 +129,6 @@ def test_what_holds_of_every_set(identities: list[tuple[str, str]], random: obje
     assert tool_names([*reversed(shuffled), *shuffled]) == names
 
 
-@settings(max_examples=50, deadline=None)
 @given(IDENTITIES, st.lists(TOOL, max_size=5))
 def test_an_unrelated_server_changes_no_name(identities: list[tuple[str, str]], tools: list[str]) -> None:
     before = tool_names(identities)
@@ -141,7 +139,6 @@ def test_an_unrelated_server_changes_no_name(identities: list[tuple[str, str]], 
     assert {identity: after[identity] for identity in before} == before
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.text(max_size=60))
 def test_any_name_of_a_foreign_file_becomes_one_of_a_server(raw: str) -> None:
     name = server_name(raw)

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from golem_forge.core.json import digest
@@ -285,7 +285,6 @@ JSON = st.recursive(
 KEYS = ["name", "title", "description", "inputSchema", "outputSchema", "annotations"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(JSON | st.dictionaries(st.sampled_from(KEYS), JSON | st.just(OBJECT)), max_size=5))
 def test_whatever_comes_is_a_tool_or_is_held(entries: list[Any]) -> None:
     listing = check_entries("s", entries)

@@ -119,7 +119,7 @@ def test_the_reader_sees_what_git_sees(tmp_path: Path, text: str) -> None:
     must_agree(tmp_path, text)
 
 
-@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(

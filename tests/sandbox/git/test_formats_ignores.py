@@ -150,7 +150,7 @@ PIECES = st.sampled_from(
 RULES = st.lists(st.lists(PIECES, min_size=1, max_size=6).map("".join), min_size=1, max_size=3).map("\n".join)
 
 
-@settings(max_examples=75, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(rules=RULES)
 def test_any_lines_mean_what_git_says(rules: str, repository: Path) -> None:
     assert by_us(rules.encode()) == by_git(repository, rules.encode()), rules

@@ -389,9 +389,13 @@ def test_a_command_waits_for_another_forge_that_carries_over_a_large_commit(
             assert not carried.done()
         carried.result(PATIENCE)
         with private_file.locked(lock):
-            shadow.skip({("a.txt",)})  # on the loop, which waits for nobody
+            skipped = pool.submit(shadow.skip, {("a.txt",)})
+            time.sleep(0.2)
+            assert not skipped.done()
+        skipped.result(PATIENCE)
     assert git(repository, "log", "-1", "--format=%s", "main") == "B"
-    assert not shadow.skips({("a.txt",)})
+    assert shadow.skips({("a.txt",)})
+    assert git(repository, *inside, "ls-files", "-v", "a.txt") == "S a.txt"
     shadow.close()
 
 

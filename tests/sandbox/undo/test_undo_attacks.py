@@ -14,19 +14,19 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.sandbox.undo.tree import Project, git, snapshot
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
-from golem_forge.sandbox.undo.housekeeping import recover
-from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview
+from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview, recover
 
-FORGE = str(Path(sys.executable).with_name("forge"))
 TESTS = str(Path(__file__).parents[3])
 
 
@@ -61,25 +61,28 @@ def again(project: Project, session: str = "s2") -> Project:
     return Project(project.root, project.home, session=session, settings=project.settings)
 
 
-def forge(root: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "FORGE_HOME": str(home)}
-    return subprocess.run(
-        [FORGE, *words],
-        cwd=root,
-        env=environ,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=90,
-        check=False,
-    )
+@dataclass(frozen=True)
+class Commands:
+    """`forge WORD…` in a directory, with a home of the test's own; see the fixture `ready_forge`."""
+
+    ready: Any
+    home: Path
+
+    def forge(self, root: Path, *words: str) -> str:
+        """What it said, on both streams."""
+        ran = self.ready(*words, cwd=root, env={**os.environ, "FORGE_HOME": str(self.home)})
+        return str(ran.stdout + ran.stderr)
+
+    def contained(self, root: Path, command: str, words: str = ".git/words.yaml") -> str:
+        """A session in which the model runs one command."""
+        calls = [{"tool": "exec_command", "args": {"cmd": command}}]
+        (root / words).write_text(json.dumps({"turns": [{"say": "x", "calls": calls}, {"say": "done"}]}))
+        return self.forge(root, "run", "--model", f"scripted:{words}", "--approval", "contained", "go")
 
 
-def contained(root: Path, home: Path, *commands: str, words: str = ".git/words.yaml") -> str:
-    turns = [{"say": "x", "calls": [{"tool": "exec_command", "args": {"cmd": one}}]} for one in commands]
-    (root / words).write_text(json.dumps({"turns": [*turns, {"say": "done"}]}))
-    ran = forge(root, home, "run", "--model", f"scripted:{words}", "--approval", "contained", "go")
-    return ran.stdout + ran.stderr
+@pytest.fixture
+def commands(ready_forge: Any, tmp_path: Path) -> Commands:
+    return Commands(ready_forge, tmp_path / "home")
 
 
 # a flood of files makes the look fail, and what the command deleted is gone
@@ -161,20 +164,20 @@ def test_a_file_is_not_changed_unseen_through_a_link_in_such_a_directory(project
     ],
     ids=["line end", "no UTF-8", "deep"],
 )
-def test_forge_undo_takes_back_a_call_that_made_an_odd_name(root: Path, tmp_path: Path, command: str) -> None:
+def test_forge_undo_takes_back_a_call_that_made_an_odd_name(root: Path, commands: Commands, command: str) -> None:
     (root / "thesis.txt").write_text("four years\n")
-    contained(root, tmp_path / "home", command)
+    commands.contained(root, command)
     assert not (root / "thesis.txt").exists()
-    said = forge(root, tmp_path / "home", "undo", "--yes")
-    assert (root / "thesis.txt").exists(), said.stderr
+    said = commands.forge(root, "undo", "--yes")
+    assert (root / "thesis.txt").exists(), said
 
 
-def test_forge_undo_works_in_a_linked_worktree(root: Path, tmp_path: Path) -> None:
+def test_forge_undo_works_in_a_linked_worktree(root: Path, tmp_path: Path, commands: Commands) -> None:
     tree = tmp_path / "tree"
     git(root, "worktree", "add", "-q", "-b", "side", str(tree))
-    contained(tree, tmp_path / "home", "rm src/b.py; git commit -qam gone", words=".words.yaml")
-    said = forge(tree, tmp_path / "home", "undo", "--yes")
-    assert (tree / "src/b.py").exists(), said.stderr
+    commands.contained(tree, "rm src/b.py; git commit -qam gone", words=".words.yaml")
+    said = commands.forge(tree, "undo", "--yes")
+    assert (tree / "src/b.py").exists(), said
 
 
 # a FIFO hangs every later session
@@ -275,11 +278,11 @@ def test_a_zone_with_submodules_asks_because_their_history_is_not_kept(project: 
     assert "submodules" in project.history.coverage().problem
 
 
-def test_a_commit_from_a_zone_below_the_root_of_a_repository_comes_back(root: Path, tmp_path: Path) -> None:
+def test_a_commit_from_a_zone_below_the_root_of_a_repository_comes_back(root: Path, commands: Commands) -> None:
     before = git(root, "rev-parse", "HEAD")
-    contained(root / "src", tmp_path / "home", "echo q >> b.py; git commit -qam q", words=".words.yaml")
-    said = forge(root / "src", tmp_path / "home", "undo", "--yes")
-    assert git(root, "rev-parse", "HEAD") == before or "git" in said.stdout + said.stderr
+    commands.contained(root / "src", "echo q >> b.py; git commit -qam q", words=".words.yaml")
+    said = commands.forge(root / "src", "undo", "--yes")
+    assert git(root, "rev-parse", "HEAD") == before or "git" in said
 
 
 # large files of another session are writable unasked

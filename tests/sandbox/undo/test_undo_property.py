@@ -115,9 +115,7 @@ PARTS = 10
 @pytest.mark.parametrize("part", [*range(PARTS), None], ids=[*(f"a repository {n}" for n in range(PARTS)), "none"])
 def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool) -> None:
     @seed(part or 0)
-    @settings(
-        max_examples=500 if is_long else 20, deadline=None, suppress_health_check=list(HealthCheck), database=None
-    )
+    @settings(max_examples=500 if is_long else 5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     @given(
         st.lists(OPERATIONS, max_size=6),
         st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), min_size=1, max_size=3),

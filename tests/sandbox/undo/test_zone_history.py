@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import shutil
 import socket
@@ -14,12 +15,11 @@ from pathlib import Path
 import pytest
 from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, snapshot
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import PathKind
 from golem_forge.sandbox.undo import zone_history as engine
-from golem_forge.sandbox.undo.housekeeping import forget_session, prune, recover
 from golem_forge.sandbox.undo.log import SessionChangeLog
-from golem_forge.sandbox.undo.restore import NothingToUndo, preview
+from golem_forge.sandbox.undo.restore import NothingToUndo, forget_session, preview, prune, recover
 from golem_forge.sandbox.undo.store import ZoneStore
 
 MIB = 1 << 20
@@ -214,6 +214,52 @@ def test_files_that_the_index_hides_are_kept_too(project: Project) -> None:
     assert not project.undo(turn=1)
     assert (project.root / "a.txt").read_text() == "hidden edit\n"
     assert (project.root / "src/b.py").read_text() == "another\n"
+
+
+def _change_unseen(root: Path, name: str, content: bytes) -> None:
+    """As in the second in which git looked at the file, with its old time of writing and size: git compares whole
+    seconds, and takes it for unchanged."""
+    path, index = root / name, root / ".git/index"
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    git(root, "update-index", "--refresh")
+    written = index.stat().st_mtime_ns
+    path.write_bytes(content)
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    data = bytearray(index.read_bytes())
+    entry = data.index(name.encode() + b"\0") - 62
+    data[entry : entry + 4] = int(path.stat().st_ctime).to_bytes(4, "big")
+    data[-20:] = hashlib.sha1(data[:-20]).digest()
+    index.write_bytes(data)
+    os.utime(index, ns=(written, written))
+    assert git(root, "diff-files", "--name-only") == ""
+
+
+def test_a_change_that_git_does_not_see_because_it_was_in_the_same_second_is_kept(project: Project) -> None:
+    _change_unseen(project.root, "a.txt", b"two\n")
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("three\n")
+    project.end(call)
+
+    assert not project.undo(turn=1)
+
+    assert (project.root / "a.txt").read_text() == "two\n"
+
+
+def test_what_a_call_changed_unseen_by_git_is_known_to_the_next_session(root: Path, tmp_path: Path) -> None:
+    project = Project(root, tmp_path / "home")
+    call = project.begin(1)
+    _change_unseen(root, "a.txt", b"two\n")
+    project.end(call)
+    (root / ".git/index").touch()  # written again since
+    del project, call
+    later = Project(root, tmp_path / "home", session="s2")
+    call = later.begin(1)
+    (root / "a.txt").write_text("three\n")
+    later.end(call)
+
+    assert not later.undo(turn=1)
+
+    assert (root / "a.txt").read_text() == "two\n"
 
 
 def test_what_the_person_edits_between_the_call_and_the_undo_stays_unless_it_is_named(project: Project) -> None:

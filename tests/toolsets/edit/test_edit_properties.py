@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.deadlines import within
 
@@ -75,7 +75,6 @@ def edited(draw: st.DrawFn) -> tuple[list[str], list[str], str, str]:
     return old, new, patch, draw(st.sampled_from(["\n", "\r\n"]))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(edited())
 def test_a_patch_of_an_edit_gives_that_edit(case: tuple[list[str], list[str], str, str]) -> None:
     old, new, patch, end = case
@@ -87,7 +86,6 @@ def test_a_patch_of_an_edit_gives_that_edit(case: tuple[list[str], list[str], st
         assert applied(before.removesuffix(end.encode()), patch) == want
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=40, unique=True), st.data())
 def test_chunks_with_context_find_their_places(numbers: list[int], data: st.DataObject) -> None:
     """Every line is another one; a chunk of three lines around a change is enough, whatever blanks were lost."""
@@ -104,7 +102,6 @@ def test_chunks_with_context_find_their_places(numbers: list[int], data: st.Data
     assert applied("\n".join((*lines, "")).encode(), patch) == "\n".join((*want, "")).encode()
 
 
-@settings(max_examples=75, deadline=None)
 @given(st.one_of(st.text(), st.lists(st.one_of(WORDS, LINE)).map("\n".join)))
 def test_any_text_parses_or_is_refused_in_words(text: str) -> None:
     for candidate in (text, f"*** Begin Patch\n{text}\n*** End Patch"):
@@ -116,7 +113,6 @@ def test_any_text_parses_or_is_refused_in_words(text: str) -> None:
         rebase_patch(candidate, "sub")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.binary(max_size=200), st.lists(st.one_of(WORDS, LINE)).map("\n".join))
 def test_any_file_is_patched_or_refused_in_words(data: bytes, body: str) -> None:
     def patched() -> None:

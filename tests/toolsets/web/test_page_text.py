@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.deadlines import within
 
@@ -134,7 +134,6 @@ def test_hostile_pages_take_time_in_proportion(unit: str) -> None:
         html_to_text(source, URL)
 
 
-@settings(deadline=None)
 @given(st.text("<>/!-='\" abpli&#;hrefdivx\n", max_size=200))
 def test_nothing_is_an_error(source: str) -> None:
     assert isinstance(text(source), str)
@@ -144,7 +143,6 @@ _TAGS = "p|ul|li|div hidden|div|form|a href=x|a|pre|td|tr|table|blockquote|h2|he
 _PIECES = [f"{before}{tag}>" for tag in _TAGS.split("|") for before in ("<", "</")]
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([*_PIECES, "x", " ", "\n"]), max_size=30))
 def test_tags_in_any_order_never_stop_it(pieces: list[str]) -> None:
     found = text("".join(pieces))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.card import approval_card, full_card
 from golem_forge.ui.render.lines import fit_width, one_line, plain_text, width_of
 from golem_forge.ui.render.results import result_lines
@@ -47,13 +47,11 @@ def check(rows: list[Any]) -> None:
 
 
 @given(values | json_values, st.sampled_from(["success", "timeout"]))
-@settings(max_examples=50, deadline=None)
 def test_results(value: Any, status: str) -> None:
     check(result_lines({"toolName": "t", "status": status, "durationMs": 1, "value": value, "error": value}))
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=20))
-@settings(max_examples=50, deadline=None)
 def test_cards(request: dict[str, Any]) -> None:
     check(approval_card(request))
     check(approval_card(request, width=40))
@@ -65,12 +63,10 @@ def test_cards(request: dict[str, Any]) -> None:
     st.dictionaries(st.sampled_from(FIELDS), json_values, max_size=8),
     st.sampled_from(list(TraceLevel)),
 )
-@settings(max_examples=50, deadline=None)
 def test_events_at_every_level(kind: str, data: dict[str, Any], level: TraceLevel) -> None:
     check(create_trace_formatter(level).format(Event(kind, data, worker_id="w", ts="now")))
 
 
 @given(texts, st.integers(2, 12))
-@settings(max_examples=50, deadline=None)
 def test_fitted_text_has_exactly_its_width(text: str, width: int) -> None:
     assert width_of(fit_width(one_line(text), width)) == width

@@ -70,7 +70,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=30).map("".join)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(TEXTS, st.lists(st.integers(1, 9), min_size=1, max_size=30), st.lists(st.booleans(), min_size=1, max_size=8))
 def test_the_end_is_the_whole_text_however_it_came(text: str, lengths: list[int], looks: list[bool]) -> None:
     stream, often, seldom = MarkdownStream(), Page(), Page()
@@ -92,7 +92,7 @@ def test_the_end_is_the_whole_text_however_it_came(text: str, lengths: list[int]
     assert often.html == seldom.html == late.html
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(st.lists(TEXTS, min_size=2, max_size=4))
 def test_a_replaced_text_counts_alone(wholes: list[str]) -> None:
     stream, page = MarkdownStream(), Page()

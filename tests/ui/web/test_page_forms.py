@@ -65,14 +65,7 @@ _VALUES = st.dictionaries(_NAMES | st.just("stray"), _JSON, max_size=5)
 async def test_a_form_sends_what_python_would_send(windows: Windows) -> None:
     cases: list[dict[str, Any]] = []
 
-    @settings(
-        max_examples=80,
-        database=None,
-        derandomize=True,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(_OBJECTS, _VALUES)
     def collect(schema: dict[str, Any], values: dict[str, Any]) -> None:
         cases.append({"fields": derive_fields(schema), "values": values})

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.events.envelope import Event
-from golem_forge.events.serialization import encode_json
+from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.results import to_result
 from golem_forge.ui.web.views import SizeLimits, bounded_json, event_with_view, result_view, shorten_middle
 
@@ -192,7 +191,7 @@ VALUES = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=75, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(VALUES | ANY, ANY, ANY, ANY)
 def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any, left: Any) -> None:
     told = {"denials": denials, "leftovers": left, "protectedCreated": left}
@@ -266,7 +265,7 @@ def test_what_fits_is_given_as_it_is() -> None:
     assert bounded_json(value) == (value, False)
 
 
-@settings(max_examples=75, deadline=None, derandomize=True)
+@settings(derandomize=True)
 @given(ANY, st.integers(50, 3_000))
 def test_whatever_is_bounded_fits_and_is_json(value: Any, total: int) -> None:
     small, _ = bounded_json(value, SizeLimits(text=40, items=5, nodes=100, total=total))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
@@ -146,7 +146,6 @@ def manifests(draw: Any) -> ToolManifest:
     )
 
 
-@settings(max_examples=50, deadline=None)
 @given(manifests())
 def test_what_is_written_reads_back_equal(manifest: ToolManifest) -> None:
     if manifest.output_schema:
@@ -211,7 +210,6 @@ def test_keys_can_be_stated_although_the_default_would_do() -> None:
     ]
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(st.one_of(texts, st.just("\u202e" * 400)), values, max_size=3))
 def test_other_yaml_readers_read_the_same(value: dict[str, Any]) -> None:
     assert YAML(typ="safe", pure=True).load(yaml_text(value)) == (value or None)

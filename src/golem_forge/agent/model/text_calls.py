@@ -2,7 +2,8 @@
 
 `TextCallModel` wraps a Model: a response without calls whose whole text is one or more such calls of tools that the
 model may call becomes a response with these calls, and `Completed.note` says so. Anything else stays the answer, byte
-by byte. Text that may become a call is held back while it streams; as soon as it cannot, it is shown.
+by byte; where it ends with such a call behind words, `Completed.unsent` names the tool, for the loop to ask. Text that
+may become a call is held back while it streams; as soon as it cannot, it is shown.
 
 `read_text_calls` reads the text. Taken: a JSON object with a name and arguments, a list of such objects, several one
 after the other, each bare, in a code fence or in a tag (`<tool_call>`). Not taken: words beside it, other keys, a name
@@ -43,6 +44,11 @@ _OPENINGS: Final = (*(f"<{tag}>" for tag in _TAGS), *_MARKS)
 _OPENING_FUNCTION: Final = regex(r"<(?:f(?:u(?:n(?:c(?:t(?:i(?:o(?:n(?:=[\w.-]{0,200})?)?)?)?)?)?)?)?)?\Z")
 _OPENING_FENCE: Final = regex(r"(?:[`~]{1,2}|[`~]{3,16}[ \t]*[\w+-]{0,30}[ \t\r]*)\Z")
 _OPEN_FENCE: Final = regex(r"(`{3,}|~{3,})[ \t]*[\w+-]{0,30}[ \t]*\r?\n\s*")
+_BEGIN_OF_CALL: Final = regex(
+    rf"^(?:(?:`{{3,}}|~{{3,}})[ \t]*[\w+-]{{0,30}}[ \t]*\r?$|<(?:{_ANY_TAG})>|<function=|\{{[ \t]*[\"\n])", re.MULTILINE
+)
+_BEGINS_TRIED: Final = 8
+"""The last ones: each may be the beginning of a long text."""
 _KEY_PREFIX: Final = regex(r"[\[\s]*(?:\{\s*(?:\"([^\"\\]*)(\")?)?)?\Z|[\[\s]*\{\s*\"([^\"\\]*)\"")
 
 
@@ -65,6 +71,17 @@ def read_text_calls(text: str, may_call: Callable[[str], bool]) -> tuple[tuple[s
     except (_NoCall, ValueError, RecursionError):
         return ()
     return tuple(calls) if calls and all(may_call(name) for name, _ in calls) else ()
+
+
+def unsent_call(text: str, may_call: Callable[[str], bool]) -> str:
+    """The tool of the call, in a fence or a tag, that a text ends with; empty: there is none."""
+    if len(text) > LONGEST:
+        return ""
+    begins = [found.start() for found in _BEGIN_OF_CALL.finditer(text)]
+    for begin in begins[-_BEGINS_TRIED:]:
+        if calls := read_text_calls(text[begin:], may_call):
+            return calls[0][0]
+    return ""
 
 
 def _segment(text: str) -> tuple[list[tuple[str, Any]], str]:
@@ -180,8 +197,10 @@ class TextCallModel(WrappedModel):
                         yield TextDelta(held.text)
                         held = None
                 elif isinstance(event, Completed):
-                    taken = with_text_calls(event, request) if held is not None else event
-                    if taken is event and held is not None and held.text:
+                    taken = with_text_calls(event, request)
+                    if held is None and taken.message is not event.message:
+                        taken = event  # it was shown as words
+                    if taken.message is event.message and held is not None and held.text:
                         yield TextDelta(held.text)
                     yield taken
                 else:
@@ -198,11 +217,14 @@ def with_text_calls(completed: Completed, request: Request) -> Completed:
     if message.calls or completed.finish is not Finish.STOP or not request.tools:
         return completed
     schemas: Mapping[str, Any] = {offer.name: offer.schema for offer in request.tools}
-    found = read_text_calls(
-        message.text, lambda name: name in schemas or bool(request.schema_of and request.schema_of(name))
-    )
+
+    def may_call(name: str) -> bool:
+        return name in schemas or bool(request.schema_of and request.schema_of(name))
+
+    found = read_text_calls(message.text, may_call)
     if not found:
-        return completed
+        unsent = unsent_call(message.text, may_call)
+        return replace(completed, unsent=unsent) if unsent else completed
     calls = tuple(RequestedCall(id=f"call_{new_id()}", name=name, args=args) for name, args in found)
     named = ", ".join(dict.fromkeys(call.name for call in calls))
     note = f"{message.model or 'the model'} wrote its call as text; taken as a call of {named}"

@@ -13,11 +13,12 @@ taken before the content is read.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
 
 from golem_forge.core.calls import Severity
 from golem_forge.core.errors import error_name
@@ -67,13 +68,15 @@ _SCRATCH: Final = "patch-merge-index"
 """Of `git am`, which makes it anew."""
 _MOST_BYTES: Final = 64 << 20
 """So much is carried over to the user in one exchange, besides objects and an index."""
-_FEW_OBJECTS: Final = 200
 
 
 class _FileMove(NamedTuple):
     path: str
     content: bytes | None
     now: StampPair
+
+
+_Move = TypeVar("_Move", _FileMove, IndexMove)
 
 
 class GitExchange:
@@ -93,13 +96,22 @@ class GitExchange:
         if self._sync.when is SyncPhase.RUNNING and any(self._real.look(folder) is None for folder in begun):
             self._sync.postponed = True
             return
-        files, indexes = self._compare_files()
-        staged = frozenset().union(*(move.change.objects for move in indexes))
-        if len(staged) > _FEW_OBJECTS:
-            staged = frozenset(self._transport.absent(staged))
+        changed = self._changed()
+        of_index = {path: changed[path] for path in self._sides.trees if path in changed and changed[path][1][1]}
+        indexes: list[IndexMove] = []
+
+        @functools.cache
+        def staged() -> frozenset[str]:
+            indexes.extend(self._compared(of_index, self._index.compare))
+            return frozenset().union(*(move.objects for move in indexes))
+
+        if any(tree.below for tree in self._sides.trees.values()):
+            staged()  # first: where it changed files outside of the zone, HEAD and the branch stay
+        others = {path: each for path, each in changed.items() if path not in of_index}
+        files = list(self._compared(others, self._compare_file))
         stash = next((file for file in files if file.path == _STASH_LOG), None)
         carried = self._refs.carry(
-            self._named_in(files) | staged, dropped=self._dropped(files), log=stash and (stash.content, stash.now[0])
+            self._named_in(files), staged, dropped=self._dropped(files), log=stash and (stash.content, stash.now[0])
         )
         for move in indexes:
             self._index.write(move, refused=carried.lacking)
@@ -129,25 +141,32 @@ class GitExchange:
         naming = (file.content or b"" for file in files if _NAMES_OBJECTS.fullmatch(file.path))
         return {one.decode() for content in naming for one in _ID.findall(content)} - {self._transport.null_id}
 
-    def _compare_files(self) -> tuple[list[_FileMove], list[IndexMove]]:
-        """What goes into the shadow is written; what goes to the user is judged and handed on."""
+    def _changed(self) -> dict[str, tuple[StampPair, StampPair]]:
+        """The stamps of what differs from the last time: those of then, and those of now."""
         theirs, ours = self._files(self._real), self._files(self._shadow)
         kept_back = self._unfinished()
-        files: list[_FileMove] = []
-        indexes: list[IndexMove] = []
+        found: dict[str, tuple[StampPair, StampPair]] = {}
         for path in sorted({*theirs, *ours, *self._known()}, key=lambda path: (path == "HEAD", path)):
-            name = f"{self._sides.prefix}{path}"
-            before = self._sync.state.files.get(name, (None, None))
+            before = self._sync.state.files.get(f"{self._sides.prefix}{path}", (None, None))
             now = theirs.get(path), ours.get(path)
             if now == before or path.startswith(kept_back):
                 continue
             on_its_way = (now[1] is None and before[1] is not None) or path == _STASH_LOG
             if on_its_way and self._sync.when is SyncPhase.RUNNING:
                 self._sync.postponed = True
-                continue
+            else:
+                found[path] = before, now
+        return found
+
+    def _compared(
+        self,
+        changed: Mapping[str, tuple[StampPair, StampPair]],
+        compare: Callable[[str, StampPair, StampPair], _Move | StampPair | None],
+    ) -> Iterator[_Move]:
+        """What goes into the shadow is written; what goes to the user is judged and handed on."""
+        for path, (before, now) in changed.items():
             try:
-                is_index = path in self._sides.trees and now[1] is not None
-                move = (self._index.compare if is_index else self._compare_file)(path, before, now)
+                move = compare(path, before, now)
             except GitLocked:
                 self._sync.retry(path)
                 continue
@@ -156,17 +175,12 @@ class GitExchange:
                 text = f"{self._sides.shown(path)} of the command could not be carried over ({error_name(error)})."
                 self._sync.tell_once(path, now[1], "git_files", Severity.WARNING, text)
                 continue
-            if move is None:
-                continue
-            if isinstance(move, _FileMove):
-                files.append(move)
-            elif isinstance(move, IndexMove):
-                indexes.append(move)
-            else:
+            if isinstance(move, (_FileMove, IndexMove)):
+                yield move
+            elif move is not None:
                 self._sync.note(path, move)
-        return files, indexes
 
-    def _compare_file(self, path: str, before: StampPair, now: StampPair) -> IndexMove | _FileMove | StampPair | None:
+    def _compare_file(self, path: str, before: StampPair, now: StampPair) -> _FileMove | StampPair | None:
         real, shadow = self._real, self._shadow
         theirs = real.read(path) if now[0] else None
         ours = shadow.read(path) if now[1] else None

@@ -167,9 +167,10 @@ def _by_path(entries: Iterable[Entry]) -> dict[bytes, list[Entry]]:
 
 class IndexMove(NamedTuple):
     path: str
-    theirs: bytes | None
-    change: IndexChange
-    lines: bytes
+    content: bytes
+    """What git made of the user's index."""
+    objects: frozenset[str]
+    """That it names, and the old one does not."""
     now: StampPair
     merged: bool = False
     """The user changed theirs too."""
@@ -251,40 +252,42 @@ class IndexExchange:
         self._sync.gitlinks |= {found for one in change.gitlinks if (found := tree.in_zone(one))}
         flagged = left_out or change.hidden or change.skipped or change.sparse or self._sync.skipped or tree.below
         expected = b"" if flagged or based != listed else after
-        return IndexMove(path, theirs, change, lines, now, merged=based != listed, expected=expected)
+        # Threat: a flag that arrives while the command runs hides what it writes afterwards.
+        may_skip = self._sides.sparse and self._sync.when is SyncPhase.ENDED
+        sparse = [one for one in change.sparse if may_skip and not self._is_there(tree, one)]
+        self._tell_hidden(tree, [one for one in change.sparse if one not in sparse], _OVERLOOKED)
+        try:
+            content = self._transport.with_entries(theirs, lines, (*change.skipped, *sparse))
+        except GitFailed as failed:
+            text = f"Git does not accept the index that the command left ({failed}); the old one stays."
+            self._sync.tell("git_files", Severity.CRITICAL, text, path)
+            return self.returned(path, now)
+        return IndexMove(path, content, change.objects, now, merged=based != listed, expected=expected)
 
     def _change(self, before: bytes, after: bytes, tree: WorkTree) -> IndexChange:
         null_id, empty = self._transport.null_id, self._transport.empty_blob
         return compare_entries(before, after, null_id=null_id, empty=empty, expected=self._unseen(tree))
 
     def write(self, move: IndexMove, *, refused: bool) -> None:
-        path, now, tree = move.path, move.now, self._sides.trees[move.path]
+        path, now = move.path, move.now
         if refused:
             self._sync.postponed = True
             if self._sync.when is SyncPhase.ENDED:
                 with contextlib.suppress(GitLocked):
                     self._sync.note(path, self.returned(path, now))
             return
-        # Threat: a flag that arrives while the command runs hides what it writes afterwards.
-        may_skip = self._sides.sparse and self._sync.when is SyncPhase.ENDED
-        sparse = [one for one in move.change.sparse if may_skip and not self._is_there(tree, one)]
-        self._tell_hidden(tree, [one for one in move.change.sparse if one not in sparse], _OVERLOOKED)
+        # With the time of the old one: entries that were as young as it are still looked at.
+        written = now[0][2] if now[0] else None
+        still = lambda: self._real.stamp(path) == now[0]  # noqa: E731
         try:
-            content = self._transport.with_entries(move.theirs, move.lines, (*move.change.skipped, *sparse))
-            # With the time of the old one: entries that were as young as it are still looked at.
-            written = now[0][2] if now[0] else None
-            stamp = self._real.replace(path, content, written=written, still=lambda: self._real.stamp(path) == now[0])
+            stamp = self._real.replace(path, move.content, written=written, still=still)
         except GitLocked:
             self._sync.retry(path)
-        except GitFailed as failed:
-            text = f"Git does not accept the index that the command left ({failed}); the old one stays."
-            self._sync.tell("git_files", Severity.CRITICAL, text, path)
-            self._sync.note(path, self.returned(path, now))
-        else:
-            settled = self._settled(path, content, (stamp, now[1]))
-            if move.expected and settled[0] is not None:
-                self._sides.expect(path, settled[0], move.expected)
-            self._sync.note(path, self.returned(path, settled) if move.merged else settled)
+            return
+        settled = self._settled(path, move.content, (stamp, now[1]))
+        if move.expected and settled[0] is not None:
+            self._sides.expect(path, settled[0], move.expected)
+        self._sync.note(path, self.returned(path, settled) if move.merged else settled)
 
     def returned(self, path: str, now: StampPair) -> StampPair:
         """The shadow holds what the user has."""

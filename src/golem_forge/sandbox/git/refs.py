@@ -14,7 +14,8 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
@@ -79,14 +80,15 @@ class RefExchange:
 
     def carry(
         self,
-        objects: Collection[str],
+        named: Collection[str],
+        staged: Callable[[], Collection[str]],
         *,
         dropped: Collection[str] = (),
         log: tuple[bytes | None, Stamp | None] | None = None,
     ) -> Carried:
-        """Compare, and push what commands moved; `objects` go along, as far as the user does not have them. `dropped`:
-        what nothing of the user's would name any more, which is kept as a ref. `log`: the new list of stashes, and the
-        stamp of the user's own that it takes the place of."""
+        """Compare, and push what commands moved. `named`: objects that must go along; `staged` finds more of them while
+        git pushes. `dropped`: what nothing of the user's would name any more, which is kept as a ref. `log`: the new
+        list of stashes, and the stamp of the user's own that it takes the place of."""
         moves = self._compare()
         kept = {one: f"{_WAS}{one}" for one in sorted(dropped)}
         moves += [RefMove(name, RefUpdate(name, None, one)) for one, name in kept.items() if name not in self._theirs]
@@ -104,13 +106,12 @@ class RefExchange:
             self._sync.tell_once("made", len(made), "git_refs", Severity.CRITICAL, f"{text} them.")
             pushed = [move for move in pushed if move.update.old is not None or move.name != move.update.name]
         pushed += self._pins(moves)
-        needed = {*objects, *(move.update.new for move in plain if move.update.new)} - held
-        refused: dict[str, str] = {}
-        if pushed or needed:
-            self._transport.prepare(self._sides.store)
-            tips = {move.update.new for move in pushed if move.update.new} - held
-            refused = self._push(pushed, tips | needed, held)
-        lacking = not self._transport.connected(needed)
+        tips = {move.update.new for move in pushed if move.update.new} - held
+        with ThreadPoolExecutor(1) as beside:
+            pushing = beside.submit(self._push, pushed, tips, held) if pushed else None
+            needed = {*named, *staged(), *(move.update.new for move in plain if move.update.new)} - held
+            refused = pushing.result() if pushing is not None else {}
+        lacking = not self._bring(needed, pushed, refused, held)
         if lacking:
             text = f"Git does not find all objects that files in {self._sides.shown('')} name; these stay inside."
             self._sync.tell_once("lacking", sorted(needed)[:20], "git_objects", Severity.CRITICAL, text)
@@ -122,6 +123,23 @@ class RefExchange:
             refused[_STASH] = _LATER if unkept else self._set_stash(stash, log)
         self._sync.state.refs[self._sides.prefix] = self._settle([*plain, *pushed], refused)
         return Carried(lacking, bool(refused.get(_STASH)), unkept)
+
+    def _bring(
+        self, needed: Collection[str], pushed: Collection[RefMove], refused: Mapping[str, str], held: Collection[str]
+    ) -> bool:
+        """Push objects that the refs did not bring along. Whether the user has all of them then, and what they need.
+        The same process of git tells of parents: which commits the user still has is asked for each moved branch."""
+        updates = [move.update for move in pushed if not refused.get(move.update.name)]
+        pins = self._pinned | {one.name: one.new for one in updates if one.name.startswith(_PINS)}
+        self._pinned = {name: value for name, value in pins.items() if value}
+        moved = {one.new for one in updates if one.new}
+        steps = {f"{one}~1": one for one in moved - {*held} if len(moved) <= MOST_NAMED}
+        found = self._transport.found({*needed, *steps})
+        self._transport.parents |= {one: found[step].object_id for step, one in steps.items() if step in found}
+        absent = {one for one in needed if one not in found}
+        if absent:
+            self._push([], absent, {*held, *moved})
+        return self._transport.connected({one for one in needed if one in absent or found[one].kind != "blob"})
 
     def _compare(self) -> list[RefMove]:
         base = self._sync.state.refs.get(self._sides.prefix)
@@ -265,6 +283,7 @@ class RefExchange:
 
     def _push(self, moves: list[RefMove], wanted: set[str], held: Collection[str]) -> dict[str, str]:
         """Why each ref was not set, by its name on the user's side."""
+        self._transport.prepare(self._sides.store)
         updates = [move.update for move in moves] or [self._nothing_moved(wanted)]
         known = [*held][:_MOST_KNOWN]
         with contextlib.suppress(GitFailed):

@@ -45,8 +45,7 @@ from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
 from golem_forge.sandbox.walls.model import GitMount, ShadowPlan
 from golem_forge.sandbox.zones import Zone, zone_key
-from golem_forge.storage.file_stamp import FileStamp, file_stamp
-from golem_forge.storage.private_file import LockTimeout, locked, write_private
+from golem_forge.storage.private_file import FileStamp, LockTimeout, file_stamp, locked, write_private
 
 _MOST_SUBMODULES: Final = 8
 """Each takes seven mounts; of more of them commands see a read-only git directory."""
@@ -249,12 +248,10 @@ class GitShadow:
 
     def skip(self, paths: Collection[Parts]) -> None:
         """Paths of the zone that the next command cannot read: inside, git takes the tracked ones as unchanged. Call it
-        after `begin`. Nothing is done while git is at work, of this Forge or another: the loop does not wait for it."""
-        if not self._busy.acquire(blocking=False):
-            return
-        try:
+        after `begin`; it waits while git is at work, of this Forge or another. Raises WALLS_UNAVAILABLE."""
+        with self._busy:
             began, quiet = time.time_ns(), self._is_quiet()
-            with locked(Path(self._folder, "lock"), seconds=0.0):
+            with self._locked():
                 self._skipped = frozenset(paths)
                 state = self._loaded()
                 for prefix in self._prefixes():
@@ -262,10 +259,6 @@ class GitShadow:
                 state.told[_SKIPPED] = sorted("/".join(parts) for parts in paths)
                 self._save(state)
             self._quiet = self._folder_times(began) if quiet else None
-        except LockTimeout:
-            return
-        finally:
-            self._busy.release()
 
     def skips(self, paths: Collection[Parts]) -> bool:
         """Whether that was said already."""

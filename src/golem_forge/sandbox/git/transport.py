@@ -76,6 +76,7 @@ _MOST_S: Final = 1800.0
 _MOST_ERRORS: Final = 64 << 10
 _MOST_SKIPPED: Final = 100
 _FSCK: Final = regex(rb"object ([0-9a-f]{40,64}): (\w+): ")
+_KINDS: Final = ("blob", "commit", "tag", "tree")
 _SHALLOW: Final = "shallow"
 _INDEX: Final = "index"
 
@@ -94,6 +95,12 @@ class RefUpdate(NamedTuple):
     """None: it is to go."""
 
 
+class FoundObject(NamedTuple):
+    object_id: str
+    kind: str
+    """`blob`, `commit`, `tag` or `tree`."""
+
+
 class Transport:
     """Of one git directory: the user's, the shadow's store of objects, and a folder for files of our own."""
 
@@ -110,8 +117,11 @@ class Transport:
         self.empty_blob = _hash(self._sha256, b"blob 0\0").hex()
         self._git = ""
         self._index = b""
-        self._written: dict[str, bytes] = {}
+        self._written: dict[str, bytes | None] = {}
         """Of the skeleton, but for an index."""
+        self._writing = threading.Lock()
+        self.parents: dict[str, str] = {}
+        """First parents of commits that were carried over, as git said."""
         self.deadline: float | None = None
         """Of all processes of one exchange together, by `time.monotonic`. What is large may take long; what hangs
         ends."""
@@ -122,19 +132,19 @@ class Transport:
         """Set refs of the user's, and bring along `wanted` objects with all they need. `known`: ids that the user has,
         with all they need. Gives for each ref why it was not set; empty: it was. Raises GitFailed where nothing was
         taken over: the pack could not be made, or is not sound."""
-        skipped: set[bytes] = set()
+        skipped: set[str] = set()
         while True:
             try:
                 return self._pushed(updates, wanted, known, skipped)
             except _Unsound as unsound:
                 # What the user has already may offend: an old bad `.gitmodules` would stop every later commit.
-                more = self._present(unsound.objects - skipped)
+                more = self.found(unsound.objects - skipped).keys()
                 if not more or len(skipped) > _MOST_SKIPPED:
                     raise GitFailed(unsound.words) from None
                 skipped |= more
 
     def _pushed(
-        self, updates: Sequence[RefUpdate], wanted: Sequence[str], known: Iterable[str], skipped: Collection[bytes]
+        self, updates: Sequence[RefUpdate], wanted: Sequence[str], known: Iterable[str], skipped: Collection[str]
     ) -> dict[str, str]:
         settings = list(_RECEIVING)
         commands = [f"{one.old or self.null_id} {one.new or self.null_id} {one.name}" for one in updates]
@@ -142,40 +152,38 @@ class Transport:
         capabilities += " object-format=sha256" if self._sha256 else ""
         with contextlib.ExitStack() as stack:
             if skipped:
-                listed = stack.enter_context(self._own_file(b"".join(one + b"\n" for one in skipped)))
+                listed = stack.enter_context(self._own_file("".join(f"{one}\n" for one in skipped).encode()))
                 settings.append(f"receive.fsck.skipList={listed}")
-            errors = stack.enter_context(_file_in_memory())
+            # In memory: it never waits to be heard, so the pack is made while it starts.
+            errors, said_back = (stack.enter_context(_file_in_memory()) for _ in range(2))
             receiving = self._start(
                 self._host_git("receive-pack", self.git_dir, settings=settings, within=False),
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdout=said_back,
                 stderr=errors,
             )
             stack.callback(_end, receiving)
             timer = stack.enter_context(_deadline(receiving, self._seconds()))
-            given, said_back = receiving.stdin, receiving.stdout
+            given = receiving.stdin
             assert given is not None
-            assert said_back is not None
-            try:
-                for _ in _packets(said_back):  # what it has: nobody asked, but it waits to be heard
-                    pass
-                commands[0] += f"\0{capabilities}"
+            commands[0] += f"\0{capabilities}"
+            with contextlib.suppress(OSError):  # it ended, and says why
                 for text in (command.encode("utf-8", "surrogateescape") for command in commands):
                     given.write(b"%04x" % (len(text) + 4) + text)
                 given.write(b"0000")
                 if any(one.new is not None for one in updates):
                     self._send_pack(wanted, known, given)
                 given.close()
-                report = [line.rstrip(b"\n") for line in _packets(said_back)]
-            except (OSError, ValueError):
-                report = []
             receiving.wait()
+            report = _report(said_back)
             errors.seek(0)
             said = errors.read(_MOST_ERRORS)
         if timer.fired:
             raise GitFailed("it took too long")
-        if not report or report[0] != b"unpack ok":
-            raise _Unsound(git_words(said) or "the pack could not be read", {one[1] for one in _FSCK.finditer(said)})
+        if report[:1] != [b"unpack ok"]:
+            raise _Unsound(
+                git_words(said) or "the pack could not be read", {one[1].decode() for one in _FSCK.finditer(said)}
+            )
         results: dict[str, str] = {one.name: "it was not reported" for one in updates}
         for line in report[1:]:
             state, _, rest = line.decode("utf-8", "surrogateescape").partition(" ")
@@ -207,19 +215,23 @@ class Transport:
             return False
         return True
 
-    def absent(self, ids: Collection[str]) -> set[str]:
-        """Those that the user's repository does not have."""
-        present = self._present({one.encode() for one in ids})
-        return {one for one in ids if one.encode() not in present}
-
-    def _present(self, ids: Collection[bytes]) -> set[bytes]:
-        if not ids:
-            return set()
-        said = self._on_host("cat-file", "--batch-check", "--buffer", given=b"".join(one + b"\n" for one in ids))
-        return {line.split(b" ", 1)[0] for line in said.splitlines() if not line.endswith(b" missing")}
+    def found(self, names: Collection[str]) -> dict[str, FoundObject]:
+        """What names mean in the user's repository: ids, or `<id>~1` for a parent. It lacks what is not in it."""
+        if not names:
+            return {}
+        given = "\n".join((*names, "")).encode()
+        said = self._on_host("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer", given=given)
+        lines = (line.rpartition(" ") for line in said.decode("utf-8", "replace").splitlines())
+        found = {name: FoundObject(one, kind) for name, (one, _, kind) in zip(names, lines, strict=True)}
+        return {name: one for name, one in found.items() if one.kind in _KINDS}
 
     def is_ancestor(self, old: str, new: str) -> bool:
         """In the user's repository. False also where nobody can tell."""
+        step = new
+        while step != old and step in self.parents:
+            step = self.parents[step]
+        if step == old:
+            return True
         try:
             self._on_host("merge-base", "--is-ancestor", old, new)
         except GitFailed:
@@ -423,26 +435,30 @@ class Transport:
             settings += "[extensions]\n"
         settings += "\tobjectformat = sha256\n" if self._sha256 else ""
         settings += '\tpartialclone = origin\n[remote "origin"]\n\tpromisor = true\n' if self._partial else ""
-        files = {
+        files: dict[str, bytes | None] = {
             "HEAD": b"ref: refs/heads/none\n",
             "config": settings.encode(),
             _INDEX: b"",
             "objects/info/alternates": f"{_SHADOW}\n{_REAL}\n".encode(),
+            _SHALLOW: None,
             **more,
         }
         with contextlib.suppress(OSError), open(os.path.join(self.git_dir, _SHALLOW), "rb") as shallow:
             files[_SHALLOW] = shallow.read()
-        if files.items() <= self._written.items() and (_SHALLOW in files) == (_SHALLOW in self._written):
-            return
-        for folder in ("refs", "objects/info"):
-            os.makedirs(os.path.join(self._skeleton, folder), mode=0o700, exist_ok=True)
-        for name, content in files.items():
-            with open(os.path.join(self._skeleton, name), "wb") as file:
-                file.write(content)
-        if _SHALLOW not in files:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._skeleton, _SHALLOW))
-        self._written = {name: content for name, content in files.items() if name not in more}
+        with self._writing:  # only what differs: git may be reading the rest
+            for folder in ("refs", "objects/info") if not self._written else ():
+                os.makedirs(os.path.join(self._skeleton, folder), mode=0o700, exist_ok=True)
+            for name, content in files.items():
+                path = os.path.join(self._skeleton, name)
+                if name in self._written and self._written[name] == content:
+                    continue
+                if content is None:
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(path)
+                else:
+                    with open(path, "wb") as file:
+                        file.write(content)
+            self._written = {name: content for name, content in files.items() if name not in more}
 
 
 _INTENDED: Final = regex(rb"([^\0]+)\0(?:[^\0]*?)flags: ([0-9a-f]+)\n")
@@ -454,7 +470,7 @@ _LONGEST_WORDS: Final = 32 << 10
 class _Unsound(Exception):
     """`receive-pack` did not take the pack."""
 
-    def __init__(self, words: str, objects: set[bytes]) -> None:
+    def __init__(self, words: str, objects: set[str]) -> None:
         self.words = words
         self.objects = objects
 
@@ -500,8 +516,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 def _file_in_memory(content: bytes = b"") -> IO[bytes]:
@@ -520,6 +534,17 @@ def _packets(stream: IO[bytes]) -> Iterator[bytes]:
     """Lines of git's protocol, up to the flush. Raises ValueError."""
     while size := int(stream.read(4) or b"0", 16):
         yield stream.read(size - 4)
+
+
+def _report(stream: IO[bytes]) -> list[bytes]:
+    """What `receive-pack` says of each ref, after what it has, for which nobody asked."""
+    stream.seek(0)
+    try:
+        for _ in _packets(stream):
+            pass
+        return [line.rstrip(b"\n") for line in _packets(stream)]
+    except ValueError:
+        return []
 
 
 def _hash(sha256: bool, data: bytes) -> bytes:

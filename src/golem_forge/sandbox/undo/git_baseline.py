@@ -36,6 +36,8 @@ from golem_forge.storage.private_file import make_private_dir, write_private
 
 _LIMITS: Final = GitLimits(seconds=60, output=512 << 20)
 _SETTINGS: Final = (*QUIET_SETTINGS, "core.untrackedCache=false", "core.preloadIndex=true", "core.fileMode=true")
+_TICK_NS: Final = 10_000_000
+"""Of the clock that gives files their times."""
 _LARGEST_INDEX: Final = 256 << 20
 _LARGEST_BLOB: Final = 256 << 20
 _BATCH_BYTES: Final = 64 << 20
@@ -145,6 +147,12 @@ class GitBaseline:
     @property
     def has_snapshot(self) -> bool:
         return self._index.exists()
+
+    def racy_since(self) -> int:
+        """A file that changed after git wrote the index may look unchanged to git, which compares whole seconds, and
+        believes a time of writing that anybody can set. Before this moment it looked at the file later."""
+        info = entry_stat(self._person_index)
+        return info.st_mtime_ns - _TICK_NS if info is not None else 0
 
     def forget_snapshot(self) -> None:
         self._index.unlink(missing_ok=True)

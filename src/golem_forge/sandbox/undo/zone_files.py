@@ -200,11 +200,13 @@ class ZoneFiles:
         runs = next((mode for mode, _ in counted.most_common() if mode & 0o100), plain | (plain & 0o444) >> 2)
         return plain, runs
 
-    def unusual(self, directories: Collection[bytes], modes: tuple[int, int]) -> list[bytes]:
-        """Tracked or not: files of more than one link, or with another mode than these. Raises GitUnusable."""
+    def unusual(self, directories: Collection[bytes], modes: tuple[int, int], since_ns: int) -> list[bytes]:
+        """Tracked or not: files of more than one link, with another mode than these, or that changed since then. Raises
+        GitUnusable."""
         plain, runs = (f"{mode:o}" for mode in modes)
         other_mode = ("(", "!", "-perm", plain, "!", "-perm", runs, ")")
-        tests = ("-maxdepth", "1", "-type", "f", "(", "-links", "+1", "-o", *other_mode, ")", "-print0")
+        changed = ("-newerct", f"@{max(since_ns, 0) / 1e9:.6f}")
+        tests = ("-maxdepth", "1", "-type", "f", "(", "-links", "+1", "-o", *changed, "-o", *other_mode, ")", "-print0")
 
         def find(some: list[bytes]) -> bytes:
             words = ("/usr/bin/find", *map(os.fsdecode, some), *tests)

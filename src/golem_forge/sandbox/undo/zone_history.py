@@ -27,14 +27,13 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
 from golem_forge.core.diff import line_changes
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
-from golem_forge.sandbox.undo.coverage import UncoveredPath, ZoneCoverage, fold_uncovered
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
@@ -50,6 +49,7 @@ from golem_forge.sandbox.undo.zone_files import (
     unread_state,
 )
 from golem_forge.sandbox.walls.changes import ScanMark
+from golem_forge.sandbox.walls.model import UncoveredPath, ZoneCoverage, fold_uncovered
 from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
 from golem_forge.sandbox.zones import Zone
 
@@ -388,7 +388,7 @@ class ZoneHistory:
                 raise GitUnusable
             with ThreadPoolExecutor(1) as pool:
                 self._modes = self.files.usual_modes(self._scan)
-                unusual = pool.submit(self.files.unusual, directories, self._modes)
+                unusual = pool.submit(self.files.unusual, directories, self._modes, self._git.racy_since())
                 state = self._git.take_snapshot(self._scan.count_files())
                 paths = {*state.changed, *self._walk((*state.untracked, *passed_over)), *unusual.result()}
             linked = (self.files.stat(as_parts(path)) for path in unusual.result())
@@ -414,7 +414,6 @@ class ZoneHistory:
             if left
             else directories
         )
-        spans = bool(self.store.spans())
         known = {
             path
             for path, one in self.store.entries()
@@ -422,8 +421,8 @@ class ZoneHistory:
         }
         old = {path: one.state.mode for path, one in self.store.entries() if one.state.kind is PathKind.DIRECTORY}
         clean = known.difference(paths)
-        changed = self._update(clean) if spans else []
-        self.store.drop(clean)
+        changed = self._update(clean)
+        self.store.drop(self._needless(clean))
         changed += self._update(paths)
         moved = [path for path in {*old, *directories} if old.get(path) != directories.get(path)]
         for path in moved:
@@ -433,6 +432,15 @@ class ZoneHistory:
         self.store.put((path, directory_entry(directories[path])) for path in moved if path in directories)
         if note:
             self._note(changed)
+
+    def _needless(self, paths: Collection[bytes]) -> Collection[bytes]:
+        """Entries of the table that say what git's index does. Git compares whole seconds: its word is not enough."""
+        if self._git is None or not paths or self.store.get("source") != "git":
+            return paths
+        index = self._git.lookup(paths)
+        blobs = self._kept_blobs(index.values())
+        entries = self.store.entries_at(paths).items()
+        return [path for path, one in entries if one and same_state(one.state, self._from_git(index.get(path), blobs))]
 
     def _walk(self, roots: Iterable[bytes]) -> Iterator[bytes]:
         return self.files.walk(roots, self._makes_again)

@@ -89,6 +89,7 @@ class Inspection:
         self._planner = planner
         self._watched: list[_WatchedZone] = []
         self._carrying: asyncio.Future[None] | None = None
+        self._unsaid: dict[GitShadow, set[Parts]] = {}
         self.leftovers: tuple[Leftover, ...] = ()
         """Complete after `finish`."""
 
@@ -123,12 +124,23 @@ class Inspection:
 
     def planned(self, planned: PlannedWalls) -> None:
         """The zones were just looked at; from now on what changes counts."""
+        self._unsaid = {}
         for one in self._watched:
             one.before = planned.known.get(one.zone.name, ())
             one.mark = one.scan.mark_at(one.unseen_since) if one.unseen_since else one.scan.mark()
             unreadable = {each.parts for each in planned.held[one.zone.name].found if each.masked}
             if one.shadow is not None and not one.shadow.skips(unreadable):
-                one.shadow.skip(unreadable)
+                self._unsaid[one.shadow] = unreadable
+
+    @property
+    def has_unsaid(self) -> bool:
+        """Whether git inside is still to hear which files the command cannot read."""
+        return bool(self._unsaid)
+
+    async def say_unreadable(self) -> None:
+        """Before the command starts: else its `git add -A` fails for want of them. Raises WALLS_UNAVAILABLE."""
+        for shadow, paths in self._unsaid.items():
+            await asyncio.to_thread(shadow.skip, paths)
 
     async def exchange(self) -> None:
         """Carry over now what git has on either side: where a call of a child that goes on living begins or ends."""

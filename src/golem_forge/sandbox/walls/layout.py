@@ -17,7 +17,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.handles import Parts, entry_stat
@@ -25,8 +25,10 @@ from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.model import Restriction, ShadowPlan
-from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.zones import Zone
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 
 HOME: Final = "/home/forge"
 CACHE: Final = "/home/forge/.cache"
@@ -230,20 +232,32 @@ def zone_mount_point(zone: Zone, names: Iterable[str]) -> str:
 def zone_mounts(zone: Zone, base: str, held: ZoneRestrictions) -> Iterator[Mount]:
     if held.masked:
         yield from _empty_directory(base, "0555")
+    elif held.shown is not None:
+        yield RawArguments(("--perms", "0555", "--tmpfs", base))
+        for root in held.shown:
+            place = os.path.join(base, *root.parts)
+            yield ZoneMount(zone, root.parts, place, writable=root.writable, directory=root.directory)
+            yield from _mounts_below(zone, base, held, root.parts, writable=root.writable)
+        yield RawArguments(("--remount-ro", base))
     else:
         yield ZoneMount(zone, (), base, writable=held.writable)
-        restricted = {one.parts: one for one in held.found}
-        for parts in sorted({*restricted, *held.pinned}, key=lambda parts: (len(parts), parts)):
-            place = os.path.join(base, *parts)
-            one = restricted.get(parts)
-            if one is None:
-                yield ZoneMount(zone, parts, place, writable=True)
-            else:
-                yield from _restriction_mounts(zone, place, one, held)
+        yield from _mounts_below(zone, base, held, (), writable=held.writable)
     if held.git is not None and not held.masked and not held.git.outside:
         yield from git_mounts(zone, os.path.join(base, GIT_FILE), held.git)
     if base != zone.virtual(()):
         yield RawArguments(("--symlink", base, zone.virtual(())))
+
+
+def _mounts_below(zone: Zone, base: str, held: ZoneRestrictions, root: Parts, *, writable: bool) -> Iterator[Mount]:
+    """What is restricted below a path that is shown, outer before inner."""
+    restricted = {one.parts: one for one in held.found}
+    inside = [parts for parts in {*restricted, *held.pinned} if parts[: len(root)] == root != parts]
+    for parts in sorted(inside, key=lambda parts: (len(parts), parts)):
+        place, one = os.path.join(base, *parts), restricted.get(parts)
+        if one is not None:
+            yield from _restriction_mounts(zone, place, one, held)
+        else:
+            yield ZoneMount(zone, parts, place, writable=writable)
 
 
 def git_mounts(zone: Zone, place: str, git: ShadowPlan) -> Iterator[Mount]:

@@ -37,9 +37,9 @@ from golem_forge.sandbox.walls.bubblewrap import can_hide_mount_table, ripgrep_p
 from golem_forge.sandbox.walls.cache import cache_directory
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits, find_exits
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
-from golem_forge.sandbox.walls.masks import MOST_MASKS
 from golem_forge.sandbox.walls.model import Job, PathRule, ShadowPlan
 from golem_forge.sandbox.walls.restrictions import (
+    MOST_MASKS,
     ReadOnlyGit,
     ZoneRestrictions,
     named_paths,
@@ -214,6 +214,7 @@ class Planner:
             rules,
             tuple(tuple(named_paths(zone, rules)) for zone in self.zones),
             job.lifted,
+            job.only,
             tuple(tuple(not_kept_paths(zone, job.not_kept)) for zone in self.zones if job.not_kept),
             job.reads_only,
             job.shown,
@@ -391,11 +392,15 @@ class Planner:
             )
             for zone in self.zones
         }
+        if job.only is not None:
+            held = {name: one.showing(path for path in job.only if path.zone == name) for name, one in held.items()}
         self._check_masks(held)
         exits = job.exits or NO_EXITS
         plans = (held[zone.name].git for zone in self.zones)
         copies = {plan.outside: plan for plan in plans if plan is not None and plan.outside}
         repositories = [path for zone in self.zones if (path := self._repository(zone)) and path not in copies]
+        if job.only is not None:
+            repositories = []
         mounts: list[layout.Mount] = [*self._system_mounts(job)]
         if job.shares_network:
             mounts += layout.naming_mounts()
@@ -467,6 +472,7 @@ class Planner:
                     lifted=held[zone.name].lifted,
                     subpath=zone.subpath,
                     meant_writable=zone.mode is AccessMode.RW,
+                    shown=held[zone.name].shown,
                 )
                 for zone in self.zones
             ),

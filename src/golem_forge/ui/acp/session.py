@@ -33,9 +33,8 @@ from golem_forge.core.errors import ConfigError, ForgeError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line, shorten
-from golem_forge.events.envelope import Event
 from golem_forge.events.index import find_session
-from golem_forge.events.serialization import iso_now
+from golem_forge.events.serialization import Event, iso_now
 from golem_forge.mcp.client.trust_store import ServerTrustError
 from golem_forge.orchestrator.media import stored_picture
 from golem_forge.sandbox.errors import SandboxError
@@ -88,7 +87,7 @@ class EditorSession:
         self._runtime = runtime
         runtime.open_page = self._open_page
         self._link = link
-        self._updates = UpdateStream(self, terminals=link.client.terminals)
+        self._updates = UpdateStream(self, terminals=link.client.terminals, extras=link.client.extras)
         self._questions = Questions(runtime.bus, link, self._updates, self.page_link, self.cancel)
         self._page: WebAdapter | None = None
         self._page_link = ""
@@ -174,7 +173,7 @@ class EditorSession:
     async def replay(self) -> None:
         """Sends the recorded past; nothing runs."""
         runtime = self._runtime
-        updates = UpdateStream(self, replayed=True)
+        updates = UpdateStream(self, replayed=True, extras=self._link.client.extras)
         past = await run_in_thread(lambda: list(replay(runtime, home=runtime.home)))
         thoughts = await run_in_thread(lambda: replay_thoughts(runtime, home=runtime.home))
         if not self._live:  # this run of the session has only just begun
@@ -316,7 +315,7 @@ class EditorSession:
         conversation = self._conversation
         if conversation is None or self._closed is not None or conversation.left:
             raise RpcError(INVALID_REQUEST, "this session has ended; session/load goes on with it")
-        text, attachments = self._input(blocks)
+        text, said, attachments = self._input(blocks)
         command = is_command(text) and not attachments
         if len(self._prompts) >= _MOST_PROMPTS:
             raise RpcError(INVALID_REQUEST, BUSY)
@@ -330,7 +329,7 @@ class EditorSession:
             async with self._turns:  # one after the other, in the order in which they came
                 if prompt.cancelled or self._closed is not None or conversation.left:
                     return {"stopReason": "cancelled"}
-                self._last = await conversation.turn(text, attachments)
+                self._last = await conversation.turn(text, attachments, said=said)
             for update in self._updates.end_turn():
                 self._send(update)
             self._title = self._title or shorten(one_line(" ".join(text.split())), _MOST_TITLE)
@@ -382,9 +381,11 @@ class EditorSession:
 
     # ---- a prompt
 
-    def _input(self, blocks: Sequence[Any]) -> tuple[str, list[Mapping[str, Any]]]:
-        """The text of a prompt, and its files as the runtime has kept them."""
+    def _input(self, blocks: Sequence[Any]) -> tuple[str, str | None, list[Mapping[str, Any]]]:
+        """The text of a prompt; what of it the person said, where the editor put in text of files; and its files as
+        the runtime has kept them."""
         texts: list[str] = []
+        embedded = any(block.type == "resource" for block in blocks)
         files: list[tuple[str, bytes]] = []
         for block in blocks:
             match block.type:
@@ -405,7 +406,8 @@ class EditorSession:
             kept = [self._runtime.receive(name, data) for name, data in files]
         except ForgeError as error:
             raise RpcError(INVALID_PARAMS, error.message) from None
-        return text, [{"digest": each.digest, "name": each.name} for each in kept]
+        said = "".join(block.text for block in blocks if block.type == "text") if embedded else None
+        return text, said, [{"digest": each.digest, "name": each.name} for each in kept]
 
     def _embed(self, resource: Any, texts: list[str], files: list[tuple[str, bytes]]) -> None:
         text = getattr(resource, "text", None)

@@ -135,6 +135,8 @@ class ToolManifest:
     """True: the host's own network; a tuple: these `host` or `host:port` and no others."""
     zones: Mapping[str, str] | None = None
     """Zone → `ro` or `rw`; None: every zone of the worker, read-only."""
+    only_paths: bool = False
+    """Of the zones it sees nothing but what its `path` arguments name."""
     calls: tuple[str, ...] = ()
     output: OutputFormat = OutputFormat.TEXT
     output_schema: Mapping[str, Any] | None = None

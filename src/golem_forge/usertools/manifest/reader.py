@@ -33,20 +33,12 @@ from golem_forge.usertools.manifest import (
     TestCase,
     ToolManifest,
 )
-from golem_forge.usertools.manifest.keys import (
-    check_argument_style,
-    check_variable,
-    read_calls,
-    read_env,
-    read_network,
-    read_parameters,
-    read_zones,
-    value_of,
-)
 from golem_forge.usertools.manifest.schema import (
     ManifestFault,
     ManifestProblems,
+    check_argument_style,
     check_json,
+    check_variable,
     choice,
     integer,
     items,
@@ -56,8 +48,14 @@ from golem_forge.usertools.manifest.schema import (
     one_line,
     parse_manifest,
     prose,
+    read_calls,
+    read_env,
+    read_network,
+    read_parameters,
+    read_zones,
     seconds,
     string,
+    value_of,
 )
 
 LONGEST_DESCRIPTION: Final = 1024
@@ -103,6 +101,9 @@ def _manifest(file: YamlFile, folder: str) -> ToolManifest:
     if "output_schema" in given and given.get("output") is not OutputFormat.JSON:
         line = file.line(("output_schema",))
         problems.add(("output_schema",), "is only used with `output: json`", line=line)
+    if given.get("only_paths") and all(each.path is None for each in given.get("parameters", ())):
+        line = file.line(("only_paths",))
+        problems.add(("only_paths",), "needs a parameter with `path: read` or `path: write`", line=line)
     if "tests" in given:
         given["tests"] = _read_tests(given["tests"], ("tests",), problems, given.get("parameters", ()))
     return ToolManifest(**given)
@@ -166,6 +167,7 @@ _KEYS: Final[dict[str, Check]] = {
     "env": read_env,
     "network": read_network,
     "zones": read_zones,
+    "only_paths": flag,
     "calls": read_calls,
     "output": partial(choice, words=OutputFormat),
     "output_schema": _output_schema,

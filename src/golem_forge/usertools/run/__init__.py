@@ -27,8 +27,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, Redactor, classify_name
 from golem_forge.policy.rules.globs import is_mirror
-from golem_forge.sandbox.undo.coverage import UncoveredPath
-from golem_forge.sandbox.walls.model import HostGrant, Job, StartDirectory, Streams
+from golem_forge.sandbox.walls.model import HostGrant, Job, ShownPath, StartDirectory, Streams, UncoveredPath
 from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import wait_to_end
@@ -67,6 +66,8 @@ class ToolRun:
     """What declared variables are copied from."""
     lifted: frozenset[str] = frozenset()
     """Masked paths that this call's approved effects name."""
+    only: tuple[ShownPath, ...] | None = None
+    """All that it sees of the zones; None: all of its zones."""
     not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
     """What is read-only for a call that nobody was asked about."""
     call_server: CallServer | None = None
@@ -128,7 +129,8 @@ async def _run_to_end(run: ToolRun, job: Job, ctx: ToolContext) -> ToolCompletio
         access=run.access,
         unread_packages=_unread_packages(run),
     )
-    if run.program.kind is ProgramKind.PYTHON and job.reads_only:  # walls that may write keep placeholders in zones
+    # Walls that may write keep placeholders in zones, and the next call has other paths.
+    if run.program.kind is ProgramKind.PYTHON and job.reads_only and job.only is None:
         ctx.parts.get(InterpreterPool).prepare(run.access.walls, await _interpreter_job(run, job))
     return await finish_run(ran, ctx)
 
@@ -156,8 +158,9 @@ async def _job(run: ToolRun, call_server: CallServer | None, ctx: ToolContext) -
         hosts=tuple(granted),
         shares_network=manifest.network is True,
         lifted=run.lifted,
+        only=run.only,
         not_kept=run.not_kept,
-        reads_only=run.access.reads_only,
+        reads_only=run.access.reads_only or (run.only is not None and not any(each.writable for each in run.only)),
         stdin=run.input.stdin,
         path_first=call_server.path if call_server else (),
         shown=(*program.shown, *(call_server.shown if call_server else ())),

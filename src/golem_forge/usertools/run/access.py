@@ -23,10 +23,10 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.containment import path_reasons, process_reasons, walls_reason
 from golem_forge.policy.rules.globs import expand_groups, host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
+from golem_forge.sandbox.files import write_atomic
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.target import Target
-from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
-from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport, is_masked
+from golem_forge.sandbox.target import FileKind, Target
+from golem_forge.sandbox.walls.model import Coverage, Level, PathRule, ProbeReport, ShownPath, UncoveredPath, is_masked
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone, ZoneRequest
 from golem_forge.storage.home import forge_home
@@ -109,6 +109,8 @@ def check_walls(report: ProbeReport, manifest: ToolManifest) -> None:
         cause = "network access needs full walls"
     elif written is not None:
         cause = f"this machine has read-only walls, and tool '{manifest.name}' writes in /{written}"
+    elif manifest.only_paths:
+        cause = f"tool '{manifest.name}' sees only the paths that it is given, which needs full walls"
     elif manifest.calls:
         cause = f"tool '{manifest.name}' calls other tools, which needs full walls"
     else:
@@ -150,6 +152,8 @@ class PlannedAccess:
     """Of `path` arguments, held open until `close`."""
     paths: Mapping[str, str]
     """Parameter → where its file stands inside the walls."""
+    only: tuple[ShownPath, ...] | None = None
+    """All that the tool sees of the zones; None: all of its zones."""
     coverage: Coverage | None = None
     """What could not be brought back if it changed it, where the approval mode is `contained`."""
 
@@ -164,6 +168,14 @@ class PlannedAccess:
     def close(self) -> None:
         for target in self.targets:
             target.close()
+
+    def make_missing(self) -> tuple[Target, ...]:
+        """A file alone can only be shown if it is there: makes those to write that are missing, empty. Returns them.
+        Raises SandboxError."""
+        missing = tuple(each for each in self.targets if each.access is Verb.WRITE and not each.exists)
+        for target in missing if self.only is not None else ():
+            write_atomic(target, b"")
+        return missing if self.only is not None else ()
 
     def lifted(self, rules: Sequence[PathRule]) -> frozenset[str]:
         """Masked paths that this call's own effects name: once approved, they are visible to it."""
@@ -181,6 +193,7 @@ def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess,
     targets: list[Target] = []
     paths: dict[str, str] = {}
     own: list[Effect] = []
+    only: list[ShownPath] = []
     try:
         for parameter in manifest.parameters:
             value = values.get(parameter.name, parameter.default)
@@ -189,18 +202,26 @@ def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess,
             verb = Verb.WRITE if parameter.path is PathUse.WRITE else Verb.READ
             target = _target(value, verb, access)
             targets.append(target)
-            own.append(target.effect(verb))
             assert target.zone is not None
+            effect = target.effect(verb)
+            if target.kind is FileKind.DIRECTORY and verb is Verb.WRITE:  # who may write in it may delete there, too
+                effect = replace(effect, zone_verdict=strictest((target.zone.write, target.zone.delete)))
+            own.append(effect)
             place = access.walls.mount_point(target.zone.name, level)
             paths[parameter.name] = os.path.join(place, *target.parts)
+            if target.exists or verb is Verb.WRITE:
+                directory, writable = target.kind is FileKind.DIRECTORY, verb is Verb.WRITE
+                only.append(ShownPath(target.zone.name, target.parts, directory, writable))
     except BaseException:
         for target in targets:
             target.close()
         raise
-    effects = (_exec_effect(entry, access, level), *map(_zone_effect, access.zones), *_net_effects(manifest))
+    alone = manifest.only_paths and level is not Level.OFF
+    zones = () if alone else tuple(map(_zone_effect, access.zones))
+    effects = (_exec_effect(entry, access, level), *zones, *_net_effects(manifest))
     if own:  # a path may be named twice, or be a zone itself
         effects = tuple(dict.fromkeys((*effects, *own)))
-    return PlannedAccess(effects=effects, targets=tuple(targets), paths=paths)
+    return PlannedAccess(effects=effects, targets=tuple(targets), paths=paths, only=tuple(only) if alone else None)
 
 
 async def contain(planned: PlannedAccess, manifest: ToolManifest, access: ToolAccess, ctx: ToolContext) -> None:

@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from golem_forge.config.yaml_reader import YamlDocument, read_full_document, read_simple_document
+from golem_forge.config.yaml_file import YamlDocument, read_full_document, read_simple_document
 
 MANIFESTS = Path(__file__).parents[1] / "usertools" / "manifest" / "manifests"
 
@@ -166,7 +166,6 @@ def test_manifests_as_people_write_them_are_read_the_same() -> None:
     assert max(text.count("\n") for text in taken) > 20
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(_LINES, min_size=1, max_size=8).map("\n".join), st.sampled_from(("\n", "\n", "\n\n", "", "\n   \n")))
 @example("a: |\n  x\n\n  y\n\n\nb: c", "\n")
 @example("a: |\n  x\n # c\n  y", "\n")
@@ -177,7 +176,6 @@ def test_what_it_reads_is_what_the_whole_parser_reads(text: str, end: str) -> No
     agree(text + end)
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.text(st.sampled_from("ab:- #'\"|[]{},\n\n  "), max_size=40))
 def test_nor_does_any_other_text_make_a_difference(text: str) -> None:
     agree(f"a: b\n{text}\n")

@@ -5,11 +5,18 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.config.mcp_expand import UnsetVariable, declared_secrets, expand_spec, expand_text
-from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
+from golem_forge.config.mcp_spec import (
+    AuthKind,
+    ServerAuth,
+    ServerSpec,
+    UnsetVariable,
+    declared_secrets,
+    expand_spec,
+    expand_text,
+)
 from golem_forge.core.errors import ForgeError
 
 CANARY = "canary-value-91"
@@ -73,7 +80,6 @@ def test_an_unset_variable_is_named() -> None:
 _PLAIN = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(lambda text: "${" not in text)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(_PLAIN.filter(lambda text: not text.endswith("$")), st.text(max_size=20)), max_size=6), _PLAIN
 )
@@ -83,7 +89,6 @@ def test_every_value_stands_where_it_was_named_and_is_not_read_again(parts: list
     assert expand_text(text, environ, zone=zone) == "".join(plain + value for plain, value in parts) + end
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text("${}:-AaZ_1 zone", max_size=30))
 def test_no_text_does_anything_but_expand_or_say_why_not(text: str) -> None:
     understood = "${" not in re.sub(r"\$\{[A-Za-z_]\w*(:-[^}]*)?\}|\$\{zone:[^}]*\}", "\0", text)

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.deadlines import within
 
-from golem_forge.config.mcp_json import JsonServers, read_mcp_json
+from golem_forge.config.mcp_blocks import JsonServers, read_mcp_json
 from golem_forge.config.mcp_merge import editor_of_scope, editor_scope
 from golem_forge.config.mcp_spec import is_server_name, server_name
 
@@ -192,7 +192,6 @@ def test_a_name_that_another_would_become_belongs_to_who_has_it(root: Path) -> N
     assert [said for said in found.warnings if "not used" in said and "my server" in said]
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_every_text_has_a_name_and_two_have_two(one: str, other: str) -> None:
     names = server_name(one), server_name(other)
