@@ -3,6 +3,9 @@
     --server URL      a server that speaks chat completions; else the first one at a usual port (Ollama, llama.cpp, …)
     --model NAME      one of its models; else the first one that it lists
     --weights FILE    starts `llama-server` (llama.cpp), or `python -m llama_cpp.server`, with these weights instead
+    --agent WORD      agents with this word in their name, --task WORD tasks; both may be given more than once. A slow
+                      machine works in pieces: the report keeps what earlier pieces with the same model wrote
+    --record FOLDER   what each agent asked and what the model answered, a file an attempt
 
 Without a server, and without weights and a program for them, it says what is missing and ends with 0: no model is
 fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent, with at most its tokens.
@@ -15,6 +18,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -51,6 +55,9 @@ def main() -> int:
     parser.add_argument("--server", default="", metavar="URL", help="a server that speaks chat completions")
     parser.add_argument("--model", default="", metavar="NAME", help="one of its models")
     parser.add_argument("--weights", type=Path, metavar="FILE", help="start llama.cpp's server with these weights")
+    parser.add_argument("--agent", action="append", default=[], metavar="WORD", help="agents with it in their name")
+    parser.add_argument("--task", action="append", default=[], metavar="WORD", help="tasks with it in their name")
+    parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep every request and answer here")
     parser.add_argument("--seconds", type=float, default=600, help="the most that one task may take (600)")
     options = parser.parse_args()
     os.nice(10)
@@ -65,23 +72,44 @@ def main() -> int:
             return 0
         model = options.model or models_of(server)[0]
         print(f"{model} at {server}", flush=True)
-        attempts = [
-            attempt(agent, task, server, model, options.seconds)
-            for agent in AGENTS
-            for task in TASKS
-            if _can(agent, task)
-        ]
-    REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(json.dumps({"model": model, "attempts": [asdict(each) for each in attempts]}, indent=1))
-    print(f"\n{table(attempts)}\nwritten to {REPORT.relative_to(REPORT.parent.parent)}")
+        for agent in AGENTS:
+            for task in TASKS:
+                if _can(agent, task) and _meant(options.agent, agent.name) and _meant(options.task, task.name):
+                    done, exchange = attempt(agent, task, server, model, options.seconds)
+                    keep(model, done)
+                    if options.record:
+                        options.record.mkdir(parents=True, exist_ok=True)
+                        name = re.sub(r"\W+", "_", f"{agent.name} {task.name}")
+                        (options.record / f"{name}.txt").write_text(exchange)
+    print(f"\n{table(kept(model))}\nwritten to {REPORT.relative_to(REPORT.parent.parent)}")
     return 0
+
+
+def kept(model: str) -> list[Attempt]:
+    """What the report holds of this model."""
+    if not REPORT.is_file():
+        return []
+    report = json.loads(REPORT.read_text())
+    return [Attempt(**each) for each in report["attempts"]] if report["model"] == model else []
+
+
+def keep(model: str, done: Attempt) -> None:
+    """In the report, instead of an earlier attempt of this agent at this task."""
+    others = [each for each in kept(model) if (each.agent, each.task) != (done.agent, done.task)]
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps({"model": model, "attempts": [asdict(each) for each in (*others, done)]}, indent=1))
+
+
+def _meant(words: Sequence[str], name: str) -> bool:
+    return not words or any(word in name for word in words)
 
 
 def _can(agent: Agent, task: Task) -> bool:
     return not task.needs or task.needs in agent.can
 
 
-def attempt(agent: Agent, task: Task, server: str, model: str, seconds: float) -> Attempt:
+def attempt(agent: Agent, task: Task, server: str, model: str, seconds: float) -> tuple[Attempt, str]:
+    """What came of it, and what was sent and answered."""
     with tempfile.TemporaryDirectory() as folder, Counter(server) as counter:
         where = Path(folder, "project")
         where.mkdir()
@@ -96,7 +124,7 @@ def attempt(agent: Agent, task: Task, server: str, model: str, seconds: float) -
         done = task.check(where, answer)
         result = Attempt(agent.name, task.name, done, counter.requests, round(counter.tokens), round(took, 1))
     print(f"{'done' if done else 'not done':8}  {agent.name}: {task.name} ({took:.0f} s)", flush=True)
-    return result
+    return result, "\n\n".join((*counter.exchange, f"ANSWER {answer}"))
 
 
 def table(attempts: Sequence[Attempt]) -> str:
@@ -121,7 +149,7 @@ def models_of(server: str) -> list[str]:
 
 def _server_command() -> list[str]:
     if program := shutil.which("llama-server"):
-        return [program, "--jinja", "-c", "16384", "-m"]
+        return [program, "--jinja", "--temp", "0", "-c", "16384", "-m"]
     if importlib.util.find_spec("llama_cpp") is not None:
         return [sys.executable, "-m", "llama_cpp.server", "--n_ctx", "16384", "--model"]
     return []

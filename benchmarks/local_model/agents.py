@@ -144,4 +144,4 @@ def run_command(command: str) -> str:
 print(agent.run_sync(prompt, usage_limits=UsageLimits(request_limit=int(turns))).output)
 '''
 
-AGENTS: Final[tuple[Agent, ...]] = (Forge("Forge"), Forge("Forge, calls as XML", "xml"), MinimalAgent())
+AGENTS: Final[tuple[Agent, ...]] = (Forge("Forge, native calls"), Forge("Forge, calls as XML", "xml"), MinimalAgent())

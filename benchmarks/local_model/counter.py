@@ -28,6 +28,7 @@ class Counter(ThreadingHTTPServer):
         self.upstream = urlsplit(server)
         self.requests = 0
         self.bytes = 0
+        self.exchange: list[str] = []
         self.address = f"http://127.0.0.1:{self.server_address[1]}{self.upstream.path}"
 
     def __enter__(self) -> Counter:
@@ -53,6 +54,7 @@ class _Relay(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
         self.server.requests += 1
         self.server.bytes += len(body)
+        self.server.exchange.append(f"SENT {body.decode()}")
         self._relay(body)
 
     def _relay(self, body: bytes) -> None:
@@ -67,9 +69,12 @@ class _Relay(BaseHTTPRequestHandler):
             self.send_header("content-type", answer.getheader("content-type") or "application/json")
             self.send_header("connection", "close")
             self.end_headers()
+            got = bytearray()
             while piece := answer.read1(_PIECE):
                 self.wfile.write(piece)
                 self.wfile.flush()
+                got += piece
+            self.server.exchange.append(f"GOT {got.decode(errors='replace')}")
         finally:
             connection.close()
 

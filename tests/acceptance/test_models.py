@@ -440,6 +440,28 @@ def test_a_small_model_that_writes_its_call_as_text_is_understood(desk: Desks, t
         assert before["content"].startswith("<tool><tool_name>read_file</tool_name>")
 
 
+def test_a_small_model_that_claims_what_no_call_did_is_asked_once(desk: Desks) -> None:
+    call = '```json\n{"name": "write_file", "arguments": {"path": "x.txt", "content": "x"}}\n```'
+    claim = f"I wrote the file.\n**Result:** saved.\n\n{call}"
+    with WireServer([WireTurn(say=claim), WireTurn(say=call), WireTurn(say=claim), WireTurn(say=claim)]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-a", "approve_all", "-m", "openai-compatible:local", "write x.txt")
+    assert (ran.code, ran.out, (place.root / "x.txt").read_text()) == (0, f"{claim}\n", "x"), ran.err
+    assert len(server.requests) == 3, "its second claim is its answer"
+    asked = server.requests[1].body["messages"][-1]["content"]
+    assert asked.startswith("Nothing was run: your message ends with a call of write_file behind other words.")
+    assert [(each.tool, each.status) for each in place.calls()] == [("write_file", "success")]
+
+
+def test_a_small_model_that_calls_what_is_no_tool_reads_which_there_are(desk: Desks) -> None:
+    claim = 'I wrote the file.\n\n```json\n{"name": "save", "arguments": {"path": "x.txt"}}\n```'
+    with WireServer([WireTurn(say=claim), WireTurn(say="I cannot.")]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "write x.txt")
+    asked = server.requests[1].body["messages"][-1]["content"]
+    assert ran.out == "I cannot.\n" and "there is no such tool; yours are " in asked and ", grep_files" in asked
+
+
 FOLDER = "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"
 
 

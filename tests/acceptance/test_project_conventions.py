@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ class Talk:
     def __init__(self, project: Path, **options: Any) -> None:
         self.prompts: list[str] = []
         self.results: list[str] = []
+        self.notes: list[str] = []
+        """Of Forge, in the last request."""
         self.turns: list[Any] = []
         self.runtime = WorkerRuntime(
             options.pop("worker", None), directory=project, model=FunctionScript(self._answer), **options
@@ -42,6 +45,7 @@ class Talk:
 
     def _answer(self, request: Any) -> Any:
         self.prompts.append(request.system)
+        self.notes = [each.text for each in request.messages if getattr(each, "kind", "") == "note"]
         self.results += [each.text for message in request.messages[-1:] for each in getattr(message, "results", ())]
         return self.turns.pop(0) if self.turns else "Done."
 
@@ -240,10 +244,38 @@ async def test_project_skills_follow_the_switch_and_new_ones_are_found(project: 
     (project / "forge.yaml").write_text("instructions: {project_files: false}\n")
     async with Talk(project) as talk:
         assert "release" not in await talk.prompt() and "open_skill" not in {t.name for t in talk.runtime.get_tools()}
-        write_skill(own_home / ".forge" / "skills", "late", "x" * 5000)
+        folder = write_skill(own_home / ".forge" / "skills", "late", "x" * 5000)
+        before = talk.prompts[-1]
+        text = await talk.prompt(opening(name="late"))
+        assert text == before, "the system prompt stays"
+        [note] = talk.notes
+        assert note.startswith("## Skills") and "Of the person:\n- late: xxx" in note and "x" * 301 not in note
+        assert "open_skill" in {t.name for t in talk.runtime.get_tools()} and "Tag it." in talk.results[-1]
+        (folder / "SKILL.md").write_text(SKILL.format(name="late", text="Shorter.", body=""))
+        await talk.prompt()
+        assert talk.notes[1:] == [note.replace(note.partition("- late: ")[2], "Shorter.")]
+        shutil.rmtree(folder)
+        await talk.prompt()
+        await talk.prompt()
+        assert talk.notes[2:] == ["The skills are again as they were at the beginning."]
+
+
+async def test_a_skill_that_goes_is_told_and_a_summary_of_the_talk_loses_none(project: Path, own_home: Path) -> None:
+    folder = own_home / ".forge" / "skills"
+    write_skill(folder, "review")
+    async with Talk(project) as talk:
+        assert "- review: " in await talk.prompt()
+        write_skill(folder, "late")
+        shutil.rmtree(folder / "review")
+        assert "- review: " in await talk.prompt()
+        [note] = talk.notes
+        assert "- late: Makes" in note and note.endswith("These skills are gone: review.")
+        for _ in range(5):
+            await talk.prompt()
+        assert talk.notes == [note]
+        assert await talk.runtime.compact_history()
         text = await talk.prompt()
-        assert "- late: xxx" in text and "x" * 301 not in text
-        assert "open_skill" in {t.name for t in talk.runtime.get_tools()}
+        assert "- late: Makes" in text and "review" not in text and not talk.notes
 
 
 async def test_hostile_skills_cost_little_and_tell_nothing(

@@ -32,6 +32,17 @@ def test_instructions_come_first_and_zones_with_their_modes() -> None:
     assert HOW_TO_READ in text
 
 
+def test_a_small_model_reads_its_own_zone_first_and_that_only_calls_do_anything() -> None:
+    zones = (
+        ZoneState(name="docs", mode=AccessMode.RO),
+        *(ZoneState(name=n, mode=AccessMode.RW) for n in ("user_tools", "w")),
+    )
+    text = prompt(zones=zones, default_zone="w", tools=frozenset({"read_file"}))
+    assert text.index("/w (rw)") < text.index("/docs (ro)") < text.index("/user_tools (rw)")
+    compact = prompt(zones=zones, default_zone="w", tools=frozenset({"read_file"}), compact=True)
+    assert "Begin with a call" in compact and "Begin with a call" not in text and "/user_tools" not in compact
+
+
 def test_without_instructions_or_zones() -> None:
     text = system_prompt("", PromptState(approval=ApprovalMode.AUTO_DENY))
     assert text.startswith("## Where you work\n- Files: none.")

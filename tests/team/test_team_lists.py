@@ -147,6 +147,17 @@ def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program,
     assert error in program.logs()
 
 
+def test_ps_says_the_whole_reason_of_a_session_that_failed_just_now(program: Program) -> None:
+    name = "a-script-with-a-name-that-no-column-of-a-table-has-room-for-at-eighty.yaml"
+    program.forge("run", "--background", "-m", f"scripted:{name}", "hello")
+    (session,) = [row.id for row in program.store().sessions()]
+    program.wait_for(session, "failed")
+    said = program.forge("ps")
+    assert said.startswith("no session runs or waits") and f"! {session[:12]} failed " in said
+    assert f"{name}: file not found" in said
+    assert json.loads(program.forge("ps", "--json")) == []
+
+
 def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program: Program) -> None:
     program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 20}}]}, {"say": "done"})
     killed = program.start_runner()

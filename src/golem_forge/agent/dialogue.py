@@ -104,6 +104,8 @@ class Dialogue:
     """The last words: of the response that is being streamed, or of the last one that had any."""
     last_finish: Finish = Finish.STOP
     """Why the last response ended."""
+    last_unsent: str = ""
+    """The tool of a call that the last response wrote behind words, where it does not count."""
     bare_schemas: set[str] = field(default_factory=set)
     """Names of models whose server refused a schema: their requests carry bare ones from then on."""
     _estimator: Estimator = field(default_factory=Estimator)
@@ -136,7 +138,7 @@ class Dialogue:
         request = await self._fitting(self._request(self.history.messages))
         self.last_finish = Finish.STOP
         completed = await self._ask(request)
-        self.last_finish = completed.finish
+        self.last_finish, self.last_unsent = completed.finish, completed.unsent
         self.context_used = completed.usage.input
         self.scope.emit(
             "contextUsage",

@@ -25,7 +25,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
 from golem_forge.sandbox.walls.model import Level
-from golem_forge.sandbox.zones import AccessMode, Zone
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 from golem_forge.tools.schema import json_path
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import SchemaCheck
@@ -55,6 +55,10 @@ _WALLS: Final = {
     Level.OFF: "Walls are switched off: commands run unprotected, and each one needs consent.",
 }
 _MAX_NAMED: Final = 20
+_CALL_FIRST: Final = """\
+Begin with a call: read all that the task is about before you say anything of it or change it. Send calls alone, without
+words beside them; the results come next. Go on with calls until the task is done. What no call has done is not done."""
+"""Small models tell what they would do, and that they did it."""
 _MAKING_TOOLS: Final = """\
 ## Tools of the person's own
 Steps that come a third time can become a tool that stays: propose it, and when the person agrees, create_custom_tool
@@ -140,6 +144,8 @@ def _facts(state: PromptState) -> list[str]:
         more = f" and {len(state.blocked) - _MAX_NAMED} more" if len(state.blocked) > _MAX_NAMED else ""
         facts.append(f"- Always refused: {shown}{more}.")
     facts.append(f"- {HOW_TO_READ}")
+    if state.compact and state.tools:
+        facts.append(f"- {_CALL_FIRST}")
     if state.output_schema is not None:
         facts.append(f"- {answer_instructions(state.output_schema)}")
     return facts
@@ -149,7 +155,9 @@ def _zones(state: PromptState) -> list[str]:
     if not state.zones:
         return ["- Files: none. You have no zone, so every file call is refused."]
     lines = ["- Files: only in these zones, addressed /<zone>/path; any other path is refused."]
-    for zone in state.zones:
+    for zone in sorted(state.zones, key=lambda each: each.name != state.default_zone):
+        if state.compact and zone.name == USER_TOOLS and len(state.zones) > 1:
+            continue
         default = "; relative paths begin here" if zone.name == state.default_zone else ""
         lines.append(f"  - /{zone.name} ({zone.mode}): {_consent(zone)}{default}")
     return lines

@@ -125,22 +125,23 @@ class WorkerRun:
                 self.scope.emit("status", {"type": "info", "message": text, "code": STATUS_CODE})
         if self.skills is not None:
             self._offer_skills(self.skills)
+            if self._opens_skills and (note := self.skills.note_for(self.history.messages)):
+                self.history.add(UserMessage(text=note, kind="note"))
 
     def _offer_skills(self, skills: SessionSkills) -> None:
-        """`open_skill` is there while there is a skill; a tool of that name that the program brings stays."""
-        catalog = self.scope.catalog
-        there = catalog.get(OPEN_SKILL)
-        if skills.found.offered and there is None:
+        """`open_skill` is there from the first skill on; a tool of that name that the program brings stays."""
+        if skills.found.offered and OPEN_SKILL not in self.scope.catalog:
             self.opens_skills = skills.tool()
             self.scope.add_tools([self.opens_skills], {})
-        elif not skills.found.offered and there is not None and there is self.opens_skills:
-            catalog.remove(OPEN_SKILL)
+
+    @property
+    def _opens_skills(self) -> bool:
+        return self.scope.catalog.get(OPEN_SKILL) is self.opens_skills
 
     @property
     def project_blocks(self) -> tuple[str, ...]:
         """For the end of the system prompt."""
-        offers = self.skills is not None and self.scope.catalog.get(OPEN_SKILL) is self.opens_skills
-        sources = (self.skills if offers else None, self.instructions)
+        sources = (self.skills if self._opens_skills else None, self.instructions)
         return tuple(source.block for source in sources if source is not None)
 
     @property

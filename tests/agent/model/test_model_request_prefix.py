@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,12 @@ def parts(body: dict[str, Any]) -> tuple[str, str, list[str]]:
     return json.dumps(body["tools"]), json.dumps(system), [json.dumps(message) for message in messages]
 
 
+def write_skill(home: Path, name: str, description: str, text: str = "Look first.") -> None:
+    file = home / "skills" / name / "SKILL.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"---\nname: {name}\ndescription: {description}\n---\n{text}\n")
+
+
 @pytest.mark.parametrize("provider", MODELS)
 async def test_the_prefix_stays_over_twenty_turns(
     wire: Any, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -46,9 +53,7 @@ async def test_the_prefix_stays_over_twenty_turns(
     project, home = tmp_path / "p", tmp_path / "home"
     project.mkdir()
     home.mkdir()
-    skill = home / "skills" / "mend" / "SKILL.md"
-    skill.parent.mkdir(parents=True)
-    skill.write_text("---\nname: mend\ndescription: How to mend.\n---\nLook first.\n")
+    write_skill(home, "mend", "How to mend.")
     turns = []
     for number in range(TURNS):
         name, args = CALLS[number % len(CALLS)]
@@ -67,7 +72,11 @@ async def test_the_prefix_stays_over_twenty_turns(
         ) as runtime:
             for number in range(TURNS):
                 (project / "changing.txt").write_text(str(number))
-                skill.write_text(f"---\nname: mend\ndescription: How to mend.\n---\nStep {number}.\n")
+                write_skill(home, "mend", "How to mend.", f"Step {number}.")
+                if number in (5, 12):
+                    write_skill(home, f"late-{number}", "How to be late.")
+                if number == 9:
+                    shutil.rmtree(home / "skills" / "late-5")
                 result = await runtime.turn(f"go {number}")
                 assert result.response == "Done.", result
     assert len(server.requests) == 2 * TURNS
@@ -79,3 +88,6 @@ async def test_the_prefix_stays_over_twenty_turns(
         assert now[1] == before[1], "the system prompt"
         assert now[2][: len(before[2])] == before[2], "what was said"
         before = now
+    said = "".join(before[2])
+    told = [said.index(words) for words in ("- late-5: How", "again as they were", "- late-12: How")]
+    assert told == sorted(told), "what changes later is told later"

@@ -148,6 +148,28 @@ async def test_what_was_cut_or_had_no_tools_is_no_call(more: Any) -> None:
     assert not done.message.calls and shown == done.message.text == ONE and not done.note
 
 
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        (f"I read it now.\n\n```json\n{ONE}\n```", "read"),
+        (f"1. Look.\n```py\nx = 1\n```\n2. Read:\n```\n{ONE}\n```\n", "read"),
+        (f"So:\n<tool_call>\n{ONE}\n</tool_call>", "read"),
+        (f"So:\n{ONE}", "read"),
+        (f"So:\n{{\n{ONE[1:]}", "read"),
+        (f"A call looks like this:\n```json\n{ONE}\n```\nand then its result comes.", ""),
+        ("So:\n```json\n{}\n```".replace("{}", ONE.replace("read", "unknown")), "unknown"),
+        (ONE.replace("read", "unknown"), ""),
+        ('They are:\n```json\n{"name": "Ada", "age": 36}\n```', ""),
+        ("It is 5.", ""),
+        ("x\n```\n" * 50_000, ""),
+        ("x\n{\n" * 50_000, ""),
+    ],
+)
+async def test_a_call_behind_words_is_named_and_not_taken(text: str, tool: str) -> None:
+    shown, done = await said(text, piece=1_000)
+    assert (done.unsent, done.message.calls, shown, done.message.text) == (tool, (), text, text)
+
+
 _NEAR = [ONE[:30], "```json\n{", "<tool_call>hm", '{"name": "x"}', f"{ONE} yes"]
 _texts = st.text(max_size=60) | st.sampled_from(_NEAR)
 

@@ -16,7 +16,7 @@ from tests.deadlines import PATIENCE
 from tests.ui.acp.editor import FILES, Editor
 from tests.ui.change_data import created, edited, files_changed
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.acp.updates import UpdateStream
 
 PIXEL = base64.b64encode(
@@ -467,6 +467,40 @@ def test_a_turn_that_changed_files_ends_with_one_line_of_text() -> None:
     (update,) = updates.end_turn()
     assert update["content"]["text"] == "changed 2 files (+3 −1) · /changes · /undo"
     assert list(updates.end_turn()) == []
+
+
+def test_notices_and_compaction_are_sent_to_a_client_that_asks_for_them(program: Any) -> None:
+    """Drafts of the protocol: by `clientCapabilities.session`, and to nobody else."""
+    script = "turns: [{say: one}, {say: two}, {say: three}, {say: four}, {say: The summary.}, {say: five}]\n"
+    program.write(**{"talk.yaml": script})
+    for asked in ({}, {"session": {"notices": {}, "compaction": {}}}, {"session": {"notices": None, "compaction": []}}):
+        with Editor(program, "-m", "scripted:talk.yaml", **asked) as editor:
+            session = editor.new()
+            for text in ("1", "2", "3", "4"):
+                assert editor.prompt(session, text) == {"stopReason": "end_turn"}
+            editor.prompt(session, "/compact")
+            wanted = asked.get("session", {}).get("compaction") == {}
+            compactions = editor.updates("compaction_update")
+            assert [each["status"] for each in compactions] == ["in_progress", "completed"] * wanted, editor.text()
+            assert len({each["compactionId"] for each in compactions}) == wanted
+            if not wanted:
+                check_frames(editor)
+                assert editor.updates("notice") == []
+
+
+def test_a_notice_is_no_part_of_the_answer() -> None:
+    said = {"type": "warning", "message": "MCP server 'x' is gone.\nIt is started again.", "code": ""}
+    (notice,) = UpdateStream(Nowhere(), extras=frozenset({"notices"})).take(Event("status", said))
+    assert notice == {
+        "sessionUpdate": "notice",
+        "severity": "warning",
+        "title": "MCP server 'x' is gone.",
+        "description": "It is started again.",
+    }
+    (message,) = UpdateStream(Nowhere()).take(Event("status", said))
+    assert message["sessionUpdate"] == "agent_message_chunk"
+    old = UpdateStream(Nowhere(), replayed=True, extras=frozenset({"notices"}))
+    assert list(old.take(Event("status", said))) == []
 
 
 class Nowhere:

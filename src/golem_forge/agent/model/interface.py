@@ -115,6 +115,8 @@ class Completed:
     finish: Finish = Finish.STOP
     note: str = ""
     """What a person is told of how it was read."""
+    unsent: str = ""
+    """The tool, known or not, of a call that stands as text behind words: it was not taken, but may be meant."""
 
 
 ModelEvent = TextDelta | ThinkingDelta | UsageSoFar | Completed

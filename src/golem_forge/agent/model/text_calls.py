@@ -2,7 +2,8 @@
 
 `TextCallModel` wraps a Model: a response without calls whose whole text is one or more such calls of tools that the
 model may call becomes a response with these calls, and `Completed.note` says so. Anything else stays the answer, byte
-by byte. Text that may become a call is held back while it streams; as soon as it cannot, it is shown.
+by byte; where it ends with such a call behind words, `Completed.unsent` names the tool, for the loop to ask. Text that
+may become a call is held back while it streams; as soon as it cannot, it is shown.
 
 `read_text_calls` reads the text. Taken: a JSON object with a name and arguments, a list of such objects, several one
 after the other, each bare, in a code fence or in a tag (`<tool_call>`). Not taken: words beside it, other keys, a name
@@ -43,6 +44,11 @@ _OPENINGS: Final = (*(f"<{tag}>" for tag in _TAGS), *_MARKS)
 _OPENING_FUNCTION: Final = regex(r"<(?:f(?:u(?:n(?:c(?:t(?:i(?:o(?:n(?:=[\w.-]{0,200})?)?)?)?)?)?)?)?)?\Z")
 _OPENING_FENCE: Final = regex(r"(?:[`~]{1,2}|[`~]{3,16}[ \t]*[\w+-]{0,30}[ \t\r]*)\Z")
 _OPEN_FENCE: Final = regex(r"(`{3,}|~{3,})[ \t]*[\w+-]{0,30}[ \t]*\r?\n\s*")
+_BEGIN_OF_CALL: Final = regex(
+    rf"^(?:(?:`{{3,}}|~{{3,}})[ \t]*[\w+-]{{0,30}}[ \t]*\r?$|<(?:{_ANY_TAG})>|<function=|\{{[ \t]*[\"\n])", re.MULTILINE
+)
+_BEGINS_TRIED: Final = 8
+"""The last ones: each may be the beginning of a long text."""
 _KEY_PREFIX: Final = regex(r"[\[\s]*(?:\{\s*(?:\"([^\"\\]*)(\")?)?)?\Z|[\[\s]*\{\s*\"([^\"\\]*)\"")
 
 
@@ -65,6 +71,18 @@ def read_text_calls(text: str, may_call: Callable[[str], bool]) -> tuple[tuple[s
     except (_NoCall, ValueError, RecursionError):
         return ()
     return tuple(calls) if calls and all(may_call(name) for name, _ in calls) else ()
+
+
+def unsent_call(text: str) -> str:
+    """The tool, known or not, of the call that a text ends with; empty: it ends otherwise."""
+    text = text.strip()
+    if len(text) > LONGEST:
+        return ""
+    begins = [found.start() for found in _BEGIN_OF_CALL.finditer(text)]
+    for begin in begins[-_BEGINS_TRIED:]:
+        if begin and (calls := read_text_calls(text[begin:], bool)):
+            return calls[0][0]
+    return ""
 
 
 def _segment(text: str) -> tuple[list[tuple[str, Any]], str]:
@@ -180,8 +198,10 @@ class TextCallModel(WrappedModel):
                         yield TextDelta(held.text)
                         held = None
                 elif isinstance(event, Completed):
-                    taken = with_text_calls(event, request) if held is not None else event
-                    if taken is event and held is not None and held.text:
+                    taken = with_text_calls(event, request)
+                    if held is None and taken.message is not event.message:
+                        taken = event  # it was shown as words
+                    if taken.message is event.message and held is not None and held.text:
                         yield TextDelta(held.text)
                     yield taken
                 else:
@@ -202,7 +222,8 @@ def with_text_calls(completed: Completed, request: Request) -> Completed:
         message.text, lambda name: name in schemas or bool(request.schema_of and request.schema_of(name))
     )
     if not found:
-        return completed
+        unsent = unsent_call(message.text)
+        return replace(completed, unsent=unsent) if unsent else completed
     calls = tuple(RequestedCall(id=f"call_{new_id()}", name=name, args=args) for name, args in found)
     named = ", ".join(dict.fromkeys(call.name for call in calls))
     note = f"{message.model or 'the model'} wrote its call as text; taken as a call of {named}"

@@ -14,11 +14,12 @@ from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import TeamStore
 from golem_forge.team.projects import no_project
-from golem_forge.team.rows import ENDED, QUEUED, RUNNING, WAITING, StoredSession
+from golem_forge.team.rows import ENDED, FAILED, QUEUED, RUNNING, WAITING, StoredSession
 
 PS_HELP: Final = """usage: forge ps [--all] [--project P] [--json]
 
-Lists the sessions of the store that run or wait, the newest first. --all also lists those that have ended.
+Lists the sessions of the store that run or wait, the newest first, and says why sessions of the last hour failed. --all
+also lists those that have ended.
 
       --project P   only sessions of this project; `forge projects list` shows them"""
 STOP_HELP: Final = """usage: forge stop ID
@@ -30,6 +31,8 @@ Queues a message for the next turn of a session of the store."""
 _OPEN_STATES: Final = ("queued", "running", "waiting")
 _WIDEST: Final = 40
 _WIDEST_WAIT: Final = 60
+_RECENT_S: Final = 3600
+"""How long `forge ps` names a session that failed."""
 
 
 def run_ps(words: list[str]) -> int:
@@ -38,9 +41,11 @@ def run_ps(words: list[str]) -> int:
         store = open_store()
         now = store.now()
         rows = store.sessions(states=() if given.all else _OPEN_STATES)
+        failed = [] if given.all else [row for row in store.sessions(states=(FAILED,)) if now - row.ended < _RECENT_S]
         names = {each.id: each.name for each in store.projects()}
         if given.project is not None:
-            rows = [row for row in rows if row.program == project_named(names, given.project)]
+            wanted = project_named(names, given.project)
+            rows, failed = ([row for row in each if row.program == wanted] for each in (rows, failed))
         slots = Slots.read(store) if any(row.state == QUEUED or row.is_woken for row in rows) else Slots([], {})
     except TeamError as error:
         return fail_with("ps", error)
@@ -49,6 +54,7 @@ def run_ps(words: list[str]) -> int:
         return 0
     if not rows:
         print("no session runs or waits; `forge run --background …` starts one" if not given.all else "no sessions yet")
+        _print_failures(failed, now)
         return 0
 
     several = len({row.program for row in rows}) > 1
@@ -62,7 +68,17 @@ def run_ps(words: list[str]) -> int:
 
     print_columns(table)
     print_notices(rows)
+    _print_failures(failed, now)
     return 0
+
+
+def _print_failures(rows: Iterable[StoredSession], now: float) -> None:
+    """A session that fails at once is in no list of what runs: whoever started it looks here."""
+    for row in rows:
+        first, *more = row.error.splitlines() or ["no reason was given"]
+        print(f"! {row.id[:ID_SHOWN]} failed {age(now - row.ended)} ago: {one_line(first)}")
+        for line in more:
+            print(f"! {row.id[:ID_SHOWN]}: {one_line(line)}")
 
 
 def project_named(names: Mapping[str, str], wanted: str) -> str:

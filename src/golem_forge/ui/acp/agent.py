@@ -30,7 +30,7 @@ from golem_forge.agent.trust import NotTrusted, trust_store
 from golem_forge.config.program import program_root
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import is_id
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.events.index import SessionIndex, find_session
@@ -53,6 +53,7 @@ from golem_forge.ui.acp.transport import (
     Reply,
     RpcError,
 )
+from golem_forge.ui.acp.updates import DRAFT_UPDATES
 
 MAX_SESSIONS: Final = 16
 _PAGE: Final = 100
@@ -108,7 +109,10 @@ class EditorAgent:
         if self._client is None and method != "initialize":
             raise RpcError(INVALID_REQUEST, "the first request is initialize")
         model, handle = _REQUESTS[method]
-        return await handle(self, checked(model, params))
+        reply = await handle(self, checked(model, params))
+        if method == "initialize" and self._client is not None:
+            self._client = replace(self._client, extras=_draft_updates(params))
+        return reply
 
     async def notification(self, method: str, params: Json) -> None:
         if method == "session/cancel":
@@ -411,6 +415,13 @@ def _zone_overrides(directory: Path, more: Sequence[Path], home: ForgeHome) -> l
     if len(zones) == 1:
         return []
     return [f"sandbox.zones.{name}={json.dumps({'path': str(path), 'mode': 'rw'})}" for name, path in zones.items()]
+
+
+def _draft_updates(params: Json) -> frozenset[str]:
+    """What a client asks for that is a draft of the protocol, so that the models of its stable schema leave it out."""
+    found: Any = params.get("clientCapabilities")
+    found = found.get("session") if isinstance(found, dict) else None
+    return frozenset(name for name in DRAFT_UPDATES if isinstance(found, dict) and isinstance(found.get(name), dict))
 
 
 def _auth_methods(*, terminal: bool) -> list[Json]:

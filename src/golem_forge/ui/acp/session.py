@@ -33,9 +33,8 @@ from golem_forge.core.errors import ConfigError, ForgeError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line, shorten
-from golem_forge.events.envelope import Event
 from golem_forge.events.index import find_session
-from golem_forge.events.serialization import iso_now
+from golem_forge.events.serialization import Event, iso_now
 from golem_forge.mcp.client.trust_store import ServerTrustError
 from golem_forge.orchestrator.media import stored_picture
 from golem_forge.sandbox.errors import SandboxError
@@ -88,7 +87,7 @@ class EditorSession:
         self._runtime = runtime
         runtime.open_page = self._open_page
         self._link = link
-        self._updates = UpdateStream(self, terminals=link.client.terminals)
+        self._updates = UpdateStream(self, terminals=link.client.terminals, extras=link.client.extras)
         self._questions = Questions(runtime.bus, link, self._updates, self.page_link, self.cancel)
         self._page: WebAdapter | None = None
         self._page_link = ""
@@ -174,7 +173,7 @@ class EditorSession:
     async def replay(self) -> None:
         """Sends the recorded past; nothing runs."""
         runtime = self._runtime
-        updates = UpdateStream(self, replayed=True)
+        updates = UpdateStream(self, replayed=True, extras=self._link.client.extras)
         past = await run_in_thread(lambda: list(replay(runtime, home=runtime.home)))
         thoughts = await run_in_thread(lambda: replay_thoughts(runtime, home=runtime.home))
         if not self._live:  # this run of the session has only just begun

@@ -19,8 +19,8 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.invocation import PREFILL
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
-from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import ANSWER_REFUSED
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.card import approval_card
 from golem_forge.ui.render.lines import file_diffs, plain_text
 from golem_forge.ui.render.reports import TurnChanges, hook_text, review_text, rewound_text
@@ -37,9 +37,13 @@ _MOST_LOCATIONS: Final = 20
 _MOST_CALLS: Final = 2000
 _CUT: Final = "\n… {count:,} characters …\n"
 _BREAK: Final = "\n\n"
-_BESIDE: Final = frozenset({"usage_update", "plan"})
+_BESIDE: Final = frozenset({"usage_update", "plan", "notice"})
 """Updates that are no part of the conversation: text before and after them is one message for most clients."""
 _PASSING: Final = frozenset({"MODEL_RETRY", "MODEL_WAITING"})
+NOTICES: Final = "notices"
+COMPACTION: Final = "compaction"
+DRAFT_UPDATES: Final = (NOTICES, COMPACTION)
+"""Not in the stable protocol: only a client that names them in `clientCapabilities.session` gets them."""
 _RUN_CODES: Final = frozenset(status.value for status in RunStatus) - {RunStatus.LIMIT.value}
 """Of the status that says why a turn has no answer: whoever asked for the turn is told so in its place."""
 
@@ -101,6 +105,8 @@ class UpdateStream:
     """A session that ran before: what a person said is shown too."""
     terminals: bool = False
     """The client shows a command as a terminal that is fed here."""
+    extras: frozenset[str] = frozenset()
+    """Those of DRAFT_UPDATES that the client asks for."""
     calls: dict[str, ShownCall] = field(default_factory=dict)
     cost: float | None = None
     _root: str = ""
@@ -130,6 +136,9 @@ class UpdateStream:
                 yield self._call(event.worker_id, data, "in_progress")
             case "toolResult":
                 yield from self._result(event, data)
+            case "contextCompacted" if COMPACTION in self.extras and not self._is_child(event.worker_id):
+                for status in ("completed",) if self.replayed else ("in_progress", "completed"):
+                    yield self._update("compaction_update", compactionId=f"compaction-{event.seq}", status=status)
             case "filesChanged":
                 self._turn_changes.add(data)
             case "hookRan" if said := hook_text(data):
@@ -274,6 +283,11 @@ class UpdateStream:
             yield self.say(text)
         elif self.replayed and code not in _RUN_CODES and code != RunStatus.LIMIT.value:
             return  # it was said about that run
+        elif NOTICES in self.extras and code not in _RUN_CODES and code != RunStatus.LIMIT.value:
+            title, _, rest = text.strip().partition("\n")
+            severity = kind if kind in ("warning", "error") else "info"
+            more = {"description": rest.strip()} if rest.strip() else {}
+            yield self._update("notice", severity=severity, title=title, **more)
         elif kind == "info" or code in _PASSING:
             yield self.say(f"{text}\n", thought=True)
         else:
