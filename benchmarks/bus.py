@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.rows import Row, row
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 
 COUNT = 100_000
 

@@ -25,9 +25,8 @@ from golem_forge.agent.history import History
 from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, ResultsMessage, UserMessage
 from golem_forge.agent.session_facts import RunFacts, record_run
 from golem_forge.core.decisions import Decision, Status, Verdict, VerdictSource
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import CallStart, Journal
-from golem_forge.events.serialization import iso_now
+from golem_forge.events.serialization import Event, iso_now
 
 TIMES = 10
 TIME_GOAL = 12.0

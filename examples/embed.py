@@ -16,7 +16,7 @@ from golem_forge import WorkerRuntime, tool
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Request
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.policy.request import ApprovalRequest
 
 STOCK = {"mug": 3, "plate": 0}

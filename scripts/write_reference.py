@@ -260,8 +260,7 @@ class _Nothing:
 def program_defaults() -> dict[str, Any]:
     from golem_forge.config.program import InstructionSettings, OtelSettings, UiSettings
     from golem_forge.config.run_block import DelegationLimits, ProviderSettings, RunSettings
-    from golem_forge.config.sandbox_block import ResourceLimits
-    from golem_forge.config.undo_block import UndoSettings
+    from golem_forge.config.sandbox_block import ResourceLimits, UndoSettings
 
     provider, limits, ui = ProviderSettings(), ResourceLimits(), UiSettings()
     return {

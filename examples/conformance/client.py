@@ -21,9 +21,8 @@ from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client import oauth
-from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks
 from golem_forge.mcp.client.manifest import ManifestCache
-from golem_forge.mcp.client.model import RemoteTool, ServerState
+from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, Hooks, RemoteTool, ServerState
 from golem_forge.mcp.client.oauth import CredentialStore, resource_of
 from golem_forge.mcp.client.pool import Pool
 from golem_forge.mcp.client.trust_store import ServerTrustStore

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from golem_forge.core.results import ToolResult, is_valid_kind, is_well_known_kind
     from golem_forge.core.signals import InterruptSignal, create_interrupt_signal
     from golem_forge.events.bus import UIEventBus, create_ui_event_bus
-    from golem_forge.events.envelope import Event
     from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+    from golem_forge.events.serialization import Event
     from golem_forge.orchestrator.orchestrator import Orchestrator
     from golem_forge.policy.approval_queue import ApprovalAnswer
     from golem_forge.policy.controller import ApprovalController
@@ -76,7 +76,7 @@ _HOME_OF = {
     "ToolResult": "golem_forge.core.results",
     "InterruptSignal": "golem_forge.core.signals",
     "create_interrupt_signal": "golem_forge.core.signals",
-    "Event": "golem_forge.events.envelope",
+    "Event": "golem_forge.events.serialization",
     "RuntimeUI": "golem_forge.events.runtime_ui",
     "UIEventBus": "golem_forge.events.bus",
     "Conversation": "golem_forge.agent.conversation",

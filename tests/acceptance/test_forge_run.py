@@ -21,7 +21,7 @@ from tests.acceptance.conftest import FORGE
 from tests.deadlines import PATIENCE, within
 
 from golem_forge.agent.dialogue import SilenceNotice
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 
 Desks = Callable[..., Any]
 UNRECORDED = ("streaming", "toolOutput", "toolProgress")

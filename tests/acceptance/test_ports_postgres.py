@@ -21,7 +21,6 @@ from tests.sandbox.walls.house import House, ran
 
 from golem_forge.agent.session import entry_session
 from golem_forge.core.decisions import Status
-from golem_forge.sandbox.network import services as _services  # noqa: F401 - loaded while it can be read
 from golem_forge.sandbox.network.loopback import make_loopback
 from golem_forge.sandbox.process import child as _start  # noqa: F401
 from golem_forge.sandbox.walls import walls as _walls  # noqa: F401

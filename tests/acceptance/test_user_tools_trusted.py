@@ -25,7 +25,7 @@ from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.build.go import GoCache
 from golem_forge.usertools.build.toolchain import ToolchainFinder
-from golem_forge.usertools.scratch import scratch_walls
+from golem_forge.usertools.folder import scratch_walls
 from golem_forge.usertools.trust import tool_status
 
 from .user_tools import Bench, Cards, card_text, diagnosis, offered, parameter, run

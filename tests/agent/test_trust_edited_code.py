@@ -14,7 +14,7 @@ from tests.deadlines import PATIENCE
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.agent.trust import trust_store
 from golem_forge.config.trust import TrustStore
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.storage.home import ForgeHome
 
 CODE = "from golem_forge import tool\n@tool(mode='both', needs_approval=False)\ndef word() -> str:\n    return '{}'\n"

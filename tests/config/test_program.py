@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.approval_modes import ApprovalMode, Setting, choose_mode, is_stricter_mode
+from golem_forge.config.approval_modes import ApprovalMode, choose_mode, is_stricter_mode
 from golem_forge.config.program import Program, find_root, load_program
+from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome, forge_home

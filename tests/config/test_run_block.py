@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.run_block import (
     PROVIDER_NAMES,
@@ -17,6 +17,7 @@ from golem_forge.config.run_block import (
     ProviderSettings,
     RunSettings,
 )
+from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalError, SessionExists, SessionInUse, SessionNotFound, open_locked
 from golem_forge.events.journal_reader import events_after, read, verify
 from golem_forge.events.journal_records import MAX_VALUE_BYTES, CallRecords, full_decision
 from golem_forge.events.redaction import Redactor
+from golem_forge.events.serialization import Event
 
 from .journals import ALLOWED, ASKED, python, small_session
 

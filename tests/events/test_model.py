@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from golem_forge.core import decisions
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY, Interrupt, StatusEvent, ToolStarted, allowed_values, from_wire, to_wire
+from golem_forge.events.serialization import Event
 
 # `?` marks an optional field. Written out by hand: this is the contract with every UI.
 WIRE = {

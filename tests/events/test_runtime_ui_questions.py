@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from golem_forge.events.bus import EventBus, create_ui_event_bus
-from golem_forge.events.envelope import Event
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.runtime_ui import InputUnavailable, RuntimeUI, create_runtime_ui
+from golem_forge.events.serialization import Event
 
 CHOICES = [
     {"id": "exact", "label": "this call", "scope": "session"},

@@ -17,7 +17,7 @@ from golem_forge.agent.resume import resume
 from golem_forge.agent.session_facts import RunFacts, record_run
 from golem_forge.cli import log as log_calls
 from golem_forge.cli.log import run_calls, run_verify
-from golem_forge.config import yaml_reader
+from golem_forge.config import yaml_file
 from golem_forge.core.decisions import Decision, Status, Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
@@ -180,7 +180,7 @@ def written(home: Path, text: str) -> ForgeHome:
 def test_rules_are_read_as_yaml_once_and_checked_at_every_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = RULES[:18_000].rpartition("  -")[0]  # enough for its values to be kept
     first = RuleBook(written(home, small)).current().rules
-    parsed = counted(monkeypatch, yaml_reader, "_parser_events")
+    parsed = counted(monkeypatch, yaml_file, "_parser_events")
     again = RuleBook(ForgeHome(home)).current().rules
     assert parsed.count == 0
     assert again == first and [rule.line for rule in again] == list(range(2, 2 + len(first)))

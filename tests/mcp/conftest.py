@@ -18,7 +18,7 @@ import pytest_asyncio
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client import connection
-from golem_forge.mcp.client.hooks import Hooks
+from golem_forge.mcp.client.model import Hooks
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.walls import Walls

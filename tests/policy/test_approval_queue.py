@@ -14,9 +14,9 @@ from tests.deadlines import PATIENCE, within
 
 from golem_forge import ApprovalController, Orchestrator, ToolCall, tool
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.runtime_ui import create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.policy.approval_queue import ui_asker
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.storage.home import forge_home

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.approval_modes import ApprovalMode, Setting
+from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks

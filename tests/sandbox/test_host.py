@@ -27,7 +27,7 @@ from golem_forge.sandbox.host import (
 from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.usertools.share import GitAccess
-from golem_forge.usertools.share.git import GitCommand
+from golem_forge.usertools.share.reader import GitCommand
 
 Program = Callable[..., Path]
 

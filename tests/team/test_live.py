@@ -13,10 +13,10 @@ from tests.deadlines import PATIENCE
 from tests.team.background import until
 
 from golem_forge.core.ids import new_id
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import SqliteDatabase, TeamError
+from golem_forge.team.dispatch import listen
 from golem_forge.team.live import LIVE_CHANNEL, LiveReceiver, LiveSender, _pieces, socket_name
-from golem_forge.team.rings import listen
 from golem_forge.team.rows import NewSession
 from golem_forge.team.store import Store
 

@@ -15,7 +15,7 @@ from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program
 
-from golem_forge.config.credentials_block import PROJECT_SECRETS
+from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.errors import ToolFailed
 from golem_forge.net.guard import secret_hash
 from golem_forge.sandbox.walls.environment import make_env_block, resolve_env

@@ -12,8 +12,8 @@ from tests.ui.card_data import card_data
 from golem_forge.agent.model.interface import TokenUsage
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter, run_result_data
 
 ANSWER = RunResult(

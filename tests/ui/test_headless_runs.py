@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SCRIPT = """

@@ -9,7 +9,7 @@ from tests.ui.card_data import card_data
 from tests.ui.change_data import created, edited, files_changed
 
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import TraceFormatter, TraceLevel, create_trace_formatter
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.acp.updates import UpdateStream
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import TraceLevel, create_trace_formatter

@@ -13,7 +13,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.argument_slots import parameter_name, text_parts
 from golem_forge.usertools.call_sequences import Occurrence, RepeatedSequence, Step, make_step
 from golem_forge.usertools.create import NewTool, scaffold
-from golem_forge.usertools.manifest.keys import PARAMETER_NAME
+from golem_forge.usertools.manifest.schema import PARAMETER_NAME
 from golem_forge.usertools.suggestions import (
     Suggestion,
     dismiss_sequence,

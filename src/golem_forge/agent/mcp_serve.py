@@ -24,18 +24,17 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.ids import new_id
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.mcp.client.resources import ServerAccess
-from golem_forge.mcp.server.approval import ClientApproval, OnceApproval
-from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls, ServedOffers
+from golem_forge.mcp.server.host import ClientApproval, ClientFacts, OnceApproval, Progress, ServedCalls, ServedOffers
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.storage.file_stamp import stamp_from_stat
+from golem_forge.storage.private_file import stamp_from_stat
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.client import ClientRequests
 
 if TYPE_CHECKING:
     from golem_forge.config.approval_modes import ApprovalMode
-    from golem_forge.events.envelope import Event
+    from golem_forge.events.serialization import Event
 
 
 @contextlib.asynccontextmanager

@@ -45,12 +45,21 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.events.serialization import iso_time
-from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.mcp.client.manifest import ManifestCache, ReadOnlyManifestCache
-from golem_forge.mcp.client.model import HeldTool, HoldReason, RemoteTool, ServerState, ServerStatus
+from golem_forge.mcp.client.model import (
+    ElicitationForm,
+    FormAnswer,
+    HeldTool,
+    HoldReason,
+    Hooks,
+    RemoteTool,
+    SamplingAnswer,
+    SamplingRequest,
+    ServerState,
+    ServerStatus,
+)
 from golem_forge.mcp.client.pool import Pool
-from golem_forge.mcp.client.prompts import passing_tools
-from golem_forge.mcp.client.resources import ServerAccess
+from golem_forge.mcp.client.resources import ServerAccess, passing_tools
 from golem_forge.mcp.client.tool_source import ServerTools, approval_block
 from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.policy.base import ApprovalBlock, check_block
@@ -59,7 +68,7 @@ from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneRequest, worker_zones
-from golem_forge.storage.file_stamp import file_stamp
+from golem_forge.storage.private_file import file_stamp
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind

@@ -28,9 +28,7 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import valid_unicode
-from golem_forge.core.table import cost_text, local_minute
-from golem_forge.core.text import display_path, one_line, shorten
-from golem_forge.events.envelope import Event
+from golem_forge.core.text import cost_text, display_path, local_minute, one_line, shorten
 from golem_forge.events.index import SessionIndex, SessionSummary, find_session
 from golem_forge.events.journal_files import (
     SessionNotFound,
@@ -41,6 +39,7 @@ from golem_forge.events.journal_files import (
     sessions_dir,
 )
 from golem_forge.events.journal_reader import events_after, read
+from golem_forge.events.serialization import Event
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.storage.private_file import read_private, write_private
 
@@ -231,7 +230,7 @@ def delete_session(home: Path, session_id: str) -> None:
     finally:
         os.close(lock)
     if (home / "undo").exists():
-        from golem_forge.sandbox.undo.housekeeping import forget_session  # loads SQLite
+        from golem_forge.sandbox.undo.restore import forget_session  # loads SQLite
 
         forget_session(home, session_id)
     SessionIndex(home).refresh()

@@ -28,8 +28,7 @@ from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import open_model
 from golem_forge.config.program import Program
-from golem_forge.config.reviewer_block import ReviewerSettings
-from golem_forge.config.run_block import BudgetLimits, Price
+from golem_forge.config.run_block import BudgetLimits, Price, ReviewerSettings
 from golem_forge.core.text import escape_control_chars
 from golem_forge.policy.reviewer import SECONDS, Reviewer
 from golem_forge.storage.home import ForgeHome

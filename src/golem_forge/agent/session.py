@@ -56,9 +56,9 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require, takes_options
 from golem_forge.core.text import nearest_hint
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.runtime_ui import RuntimeUI
+from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.policy.controller import ApprovalController

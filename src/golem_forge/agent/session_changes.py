@@ -14,8 +14,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.changes import ChangeSet, PathChange, describe_changes
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.table import columns
-from golem_forge.core.text import one_line, shorten
+from golem_forge.core.text import columns, one_line, shorten
 from golem_forge.events.index import SessionIndex
 from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog, taken_back
 from golem_forge.sandbox.undo.restore import change_diff

@@ -16,10 +16,9 @@ from typing import Any, Final
 
 from golem_forge.core.json import compact_json, valid_unicode
 from golem_forge.core.regex import regex
-from golem_forge.core.table import local_minute
-from golem_forge.core.text import duration, escape_control_chars_in_prose, one_line, shorten_middle
-from golem_forge.events.envelope import Event
+from golem_forge.core.text import duration, escape_control_chars_in_prose, local_minute, one_line, shorten_middle
 from golem_forge.events.index import SessionSummary
+from golem_forge.events.serialization import Event
 
 FORMATS: Final = ("markdown", "json")
 SUFFIXES: Final = {".md": "markdown", ".markdown": "markdown", ".json": "json"}

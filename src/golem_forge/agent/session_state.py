@@ -24,10 +24,9 @@ from golem_forge.agent.session_facts import kept_recorder
 from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.credentials_block import credential_parts
-from golem_forge.config.mcp_expand import declared_secrets, expand_text
-from golem_forge.config.mcp_spec import AuthKind, ServerSpec
+from golem_forge.config.mcp_spec import AuthKind, ServerSpec, declared_secrets, expand_text
 from golem_forge.config.program import Program, otel_secrets
+from golem_forge.config.sandbox_block import credential_parts
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id

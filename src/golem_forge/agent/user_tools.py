@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from golem_forge.agent.worker_scope import WorkerScope
     from golem_forge.config.program import Program
     from golem_forge.core.calls import ToolCompletion
-    from golem_forge.events.envelope import Event
     from golem_forge.events.redaction import Redactor
+    from golem_forge.events.serialization import Event
     from golem_forge.orchestrator.scope import OnEffects
     from golem_forge.sandbox.walls.walls import WalledChild
     from golem_forge.tools.context import ToolContext

@@ -229,7 +229,7 @@ def recover_edits(session_state: SessionState, sandbox: Sandbox) -> list[str]:
     home = session_state.home.path
     said = recover_patches(home, sandbox)
     if (home / "undo").exists():
-        from golem_forge.sandbox.undo.housekeeping import recover  # loads SQLite
+        from golem_forge.sandbox.undo.restore import recover  # loads SQLite
 
         said += recover(home, sandbox, session_state.program.undo)
     return said

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.agent.files.worker import Worker, WorkerSandbox, WorkerZone
-from golem_forge.config.approval_modes import Setting
 from golem_forge.config.program import Program
+from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import replace

@@ -49,8 +49,7 @@ from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.calls import Caller
 from golem_forge.core.errors import EXTRAS, ConfigError, ForgeError, install_command
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.table import columns
-from golem_forge.core.text import display_path, one_line
+from golem_forge.core.text import columns, display_path, one_line
 from golem_forge.events.journal_files import sessions_dir
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import ServerState

@@ -49,8 +49,7 @@ from golem_forge.config.run_block import BudgetLimits
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.core.table import columns
-from golem_forge.core.text import display_path, escape_control_chars
+from golem_forge.core.text import columns, display_path, escape_control_chars
 from golem_forge.events.index import find_session
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.trust_store import ServerTrustStore

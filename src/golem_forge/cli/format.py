@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.regex import regex
-from golem_forge.core.table import GAP
-from golem_forge.core.text import display_path, escape_control_chars, one_line, shorten
+from golem_forge.core.text import GAP, display_path, escape_control_chars, one_line, shorten
 from golem_forge.storage.home import HOME_ADVICE, forge_home
 
 

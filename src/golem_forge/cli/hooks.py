@@ -20,8 +20,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, nearest_remark, shorten
+from golem_forge.core.text import columns, escape_control_chars, nearest_remark, shorten
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.hooks import call_paths
 from golem_forge.orchestrator.resolve import resolve, validate

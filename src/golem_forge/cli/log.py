@@ -42,8 +42,7 @@ from golem_forge.config.program import program_root
 from golem_forge.core.calls import Caller, Leftover, leftover_lines
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
-from golem_forge.core.table import columns, local_time
-from golem_forge.core.text import display_path, duration, escape_control_chars, one_line, shorten
+from golem_forge.core.text import columns, display_path, duration, escape_control_chars, local_time, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import journal_path, list_journals, sessions_dir
 from golem_forge.events.journal_reader import JournalProblem, Verification, events_after, read, verify

@@ -31,8 +31,7 @@ from golem_forge.config.program import Program
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import run_to_exit_code
-from golem_forge.core.table import columns
-from golem_forge.core.text import display_path, escape_control_chars, nearest_remark
+from golem_forge.core.text import columns, display_path, escape_control_chars, nearest_remark
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.ui.session_ui import MODEL_UNAVAILABLE
 

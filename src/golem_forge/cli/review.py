@@ -18,11 +18,10 @@ from golem_forge.cli.args import FAILED, USAGE, CommandUsageError, read_args, ru
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.journal import home_with_sessions
 from golem_forge.cli.run import reviewer_override
-from golem_forge.config.store_block import time_span
+from golem_forge.config.schema import time_span
 from golem_forge.core.decisions import Risk
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, one_line, shorten
+from golem_forge.core.text import columns, escape_control_chars, one_line, shorten
 from golem_forge.events.journal_files import list_journals
 from golem_forge.events.journal_reader import read
 from golem_forge.events.journal_records import join_records

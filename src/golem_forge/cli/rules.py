@@ -18,8 +18,7 @@ from golem_forge.cli.format import fail, print_columns, print_error, print_json_
 from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.table import local_time
-from golem_forge.core.text import closest_match, display_path, escape_control_chars
+from golem_forge.core.text import closest_match, display_path, escape_control_chars, local_time
 from golem_forge.policy.rules.book import RuleLine
 from golem_forge.policy.rules.files import revoke, revoke_all
 from golem_forge.policy.rules.load import parse_rules

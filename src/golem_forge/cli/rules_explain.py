@@ -37,8 +37,7 @@ from golem_forge.config.yaml_file import parse_document, read_bytes
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, shorten
+from golem_forge.core.text import columns, escape_control_chars, shorten
 from golem_forge.policy.shell.strict import quote
 from golem_forge.storage.home import forge_home
 

@@ -16,8 +16,7 @@ from golem_forge.cli.sandbox import SandboxArgs, parse_sandbox_args
 from golem_forge.core.decisions import AnsweredBy, Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.table import columns
-from golem_forge.core.text import one_line
+from golem_forge.core.text import columns, one_line
 from golem_forge.policy.facts import floors_of
 from golem_forge.policy.shell.strict import CommandWorld, quote
 from golem_forge.sandbox.sandbox import Sandbox

@@ -30,8 +30,7 @@ from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.journal import ID_SHOWN, found_session, home_with_sessions, root_here
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, nearest_remark, one_line, shorten_prose
+from golem_forge.core.text import columns, escape_control_chars, nearest_remark, one_line, shorten_prose
 from golem_forge.events.index import SessionSummary
 from golem_forge.events.journal_files import SessionInUse
 from golem_forge.storage.home import forge_home

@@ -17,7 +17,7 @@ from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.core.signals import run_to_exit_code
-from golem_forge.core.table import columns
+from golem_forge.core.text import columns
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:

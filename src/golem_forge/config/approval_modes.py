@@ -4,22 +4,11 @@ and the keys `default` and `tools` of every `approval` block."""
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
-from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, map_of, one_of
+from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, Setting, map_of, one_of
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.decisions import Verdict
-from golem_forge.core.lazy_dataclass import dataclass
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Setting(Generic[T]):
-    """A configured value and where it was written (`forge.yaml:7`)."""
-
-    value: T
-    origin: str
 
 
 class ApprovalMode(StrEnum):

@@ -22,9 +22,17 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Final
 
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import whole_number
-from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, list_of, one_of, text, value_that
+from golem_forge.config.schema import (
+    Check,
+    ConfigLayer,
+    ConfigProblems,
+    MappingSchema,
+    list_of,
+    one_of,
+    text,
+    value_that,
+)
 from golem_forge.config.yaml_file import YamlPath, is_override
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex

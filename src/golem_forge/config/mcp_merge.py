@@ -1,4 +1,5 @@
-"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it key by key.
+"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it key by key; and
+how `forge mcp add` edits them.
 
 `effective_mcp` takes the three, checked and restricted, and the zones there are; it gives `McpSettings` and adds to
 `problems` what forge.yaml says and cannot mean. A program's server wins over the user's of the same name; only `--set`
@@ -11,6 +12,13 @@ this program lacks, is `own_problem`: that server is shown as failed and nothing
 Other hosts start servers without walls, so `.mcp.json` holds host paths; `zone_containing` and `replace_zone_paths`
 turn them into zone addresses. What lies in no zone stays as it is: nothing is opened for it. Threat: `..`, with which a
 path seems to be where it is not.
+
+`forge mcp add` and its opposite: one server's block put into forge.yaml or config.yaml, or taken out again.
+
+Takes the file, a name and the block; the rest of the file keeps its meaning and its comments. Refuses
+(ConfigError), and writes nothing: a name that is taken or is none, a block that would not read, a file that does not
+read as it stands, a file that is a link to somewhere else, one that somebody changed meanwhile. The new text takes the
+old one's place at once, with its mode.
 """
 
 from __future__ import annotations
@@ -21,13 +29,36 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from golem_forge.config.mcp_blocks import HTTP_KEYS, STDIO, STDIO_KEYS, McpFile, ServerBlock
-from golem_forge.config.mcp_json import MCP_JSON, JsonServers, json_servers
-from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, McpSettings, ServerAuth, ServerSpec, ServerTrust
+from golem_forge.config.mcp_blocks import (
+    FOREIGN_SERVERS_KEY,
+    HTTP_KEYS,
+    MCP_JSON,
+    MCP_KEYS,
+    STDIO,
+    STDIO_KEYS,
+    JsonServers,
+    McpFile,
+    ServerBlock,
+    json_servers,
+    mcp_file,
+    normalise_keys,
+)
+from golem_forge.config.mcp_spec import (
+    NAME_RULE,
+    AuthKind,
+    DeferralSettings,
+    McpSettings,
+    ServerAuth,
+    ServerSpec,
+    ServerTrust,
+    is_server_name,
+)
 from golem_forge.config.sandbox_block import ZoneEntry
-from golem_forge.config.schema import problem_message
-from golem_forge.config.yaml_file import is_override
+from golem_forge.config.schema import ConfigProblems, problem_message
+from golem_forge.config.yaml_edit import put_entry, read_existing, remove_entry, replace_existing
+from golem_forge.config.yaml_file import YamlFile, is_override, parse_yaml
 from golem_forge.core.decisions import Verdict
+from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
@@ -316,3 +347,61 @@ def replace_zone_paths(args: Sequence[str], zones: Sequence[ZoneEntry]) -> tuple
         named[name] = None
         said.append(f"{match[1] or ''}${{zone:{name}}}" + (f"/{below}" if below else ""))
     return said, tuple(named)
+
+
+def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
+    """The file is made where there is none."""
+    if not is_server_name(name):
+        raise ConfigError(f"{name!r} is not a name of a server: {NAME_RULE}")
+    data = read_existing(file)
+    before, path = _parse_servers(data, file.name)
+    servers = _servers_in(before)
+    if name in servers:
+        line = before.line(("mcp", "servers", name))
+        raise ConfigError(f"{file.name}:{line}: server {name!r} exists already; remove it first or choose another name")
+    expected = _ExpectedFile(before, {**servers, name: dict(block)}, name)
+    replace_existing(file, data, put_entry(data.decode("utf-8-sig"), path, name, block, expected.check))
+
+
+def remove_server(file: Path, name: str) -> None:
+    data = read_existing(file)
+    before, path = _parse_servers(data, file.name)
+    there = _servers_in(before)
+    if name not in there:
+        raise ConfigError(f"{file.name}: has no server {name!r}{nearest_hint(name, there)}")
+    expected = _ExpectedFile(before, {key: block for key, block in there.items() if key != name})
+    replace_existing(file, data, remove_entry(data.decode("utf-8-sig"), path, name, expected.check))
+
+
+def _parse_servers(data: bytes, name: str) -> tuple[YamlFile, tuple[str, ...]]:
+    """The file by our keys, and where its own text has the servers."""
+    written = parse_yaml(data, name)
+    there = FOREIGN_SERVERS_KEY in written.value
+    return normalise_keys(written), (FOREIGN_SERVERS_KEY,) if there else ("mcp", "servers")
+
+
+def _servers_in(file: YamlFile) -> dict[str, Any]:
+    block = file.value.get("mcp")
+    servers = block.get("servers") if isinstance(block, dict) else None
+    if (block is not None and not isinstance(block, dict)) or (servers is not None and not isinstance(servers, dict)):
+        raise ConfigError(f"{file.at(('mcp', 'servers'))}: mcp: expected {{servers: {{…}}}}; nothing was written")
+    return servers or {}
+
+
+@dataclass(frozen=True, slots=True)
+class _ExpectedFile:
+    before: YamlFile
+    servers: dict[str, Any]
+    added: str = ""
+
+    def check(self, text: str) -> None:
+        """Raises ConfigError for a text that means anything else."""
+        after = normalise_keys(parse_yaml(text, self.before.name))
+        problems = ConfigProblems(after)
+        checked = mcp_file({"mcp": MCP_KEYS["mcp"](after.value.get("mcp"), ("mcp",), problems)}, problems)
+        if self.added in checked.servers:
+            ServerCheck(self.added, checked.servers[self.added], problems.found).transport()
+        problems.raise_if_any()
+        rest = [{key: value for key, value in each.value.items() if key != "mcp"} for each in (self.before, after)]
+        if _servers_in(after) != self.servers or rest[0] != rest[1]:
+            raise ConfigError(f"{after.name}: cannot be edited without changing other parts of it; do it by hand")

@@ -26,12 +26,10 @@ from urllib.parse import unquote
 from golem_forge.config.approval_modes import (
     APPROVAL_KEYS,
     ApprovalMode,
-    Setting,
     choose_mode,
     is_stricter_mode,
     verdict_settings,
 )
-from golem_forge.config.credentials_block import credentials_notice
 from golem_forge.config.hooks_block import (
     HOOK_KEYS,
     Hook,
@@ -39,37 +37,37 @@ from golem_forge.config.hooks_block import (
     effective_hooks,
     restrict_untrusted_hooks,
 )
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.mcp_blocks import (
     MCP_KEYS,
     McpFile,
     mcp_file,
     normalise_keys,
+    read_mcp_json,
     restrict_untrusted_mcp,
     without_pre_approval,
 )
-from golem_forge.config.mcp_json import read_mcp_json
 from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
 from golem_forge.config.mcp_spec import McpSettings
-from golem_forge.config.reviewer_block import (
-    REVIEWER_CHECK,
-    ReviewerSettings,
-    check_reviewer,
-    effective_reviewer,
-    reviewer_notice,
-)
 from golem_forge.config.run_block import (
+    REVIEWER_CHECK,
     RUN_KEYS,
+    ReviewerSettings,
     RunSettings,
     base_url,
+    check_reviewer,
+    effective_reviewer,
     effective_run,
     restrict_untrusted_run,
+    reviewer_notice,
 )
 from golem_forge.config.sandbox_block import (
+    UNDO_KEYS,
     WALL_KEYS,
     ZONES_CHECK,
+    UndoSettings,
     WallSettings,
     ZoneEntry,
+    credentials_notice,
     effective_walls,
     refuse_exits,
     restrict_untrusted_walls,
@@ -78,8 +76,10 @@ from golem_forge.config.sandbox_block import (
 )
 from golem_forge.config.schema import (
     Check,
+    ConfigLayer,
     ConfigProblems,
     MappingSchema,
+    Setting,
     check,
     flag,
     list_of,
@@ -98,7 +98,6 @@ from golem_forge.config.store_block import (
     restrict_untrusted_notify,
     restrict_untrusted_store,
 )
-from golem_forge.config.undo_block import UNDO_KEYS, UndoSettings
 from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import EXTRAS, ConfigError, install_command

@@ -7,6 +7,11 @@ only the values that passed.
 
 `ConfigProblems` has the words of every problem that a schema itself finds. A file with other words, or one of which
 only the first problem is told, has a subclass (`usertools/manifest/schema.py`).
+
+`ConfigLayer` is what one file of the program says, forge.yaml or the user's own config.yaml. A setting that counts is
+found by looking into the user's layer, then into the program's. A block of an untrusted
+program is replaced by a stricter one first; what is left keeps its place in the file, so `at` still says where it was
+written.
 """
 
 from __future__ import annotations
@@ -14,16 +19,34 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from golem_forge.config.yaml_file import YamlFile, YamlPath
-from golem_forge.config.yaml_reader import PLAIN_CONSTANTS, PlainText
+from golem_forge.config.yaml_file import PLAIN_CONSTANTS, PlainText, YamlFile, YamlPath
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.text import closest_match, nearest_hint
 
+if TYPE_CHECKING:
+    from golem_forge.config.mcp_blocks import McpFile
+    from golem_forge.config.sandbox_block import ZoneEntry
+
+
+_DURATION: Final = regex(r"(\d+)(s|m|h|d)")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 INVALID: Final = object()
 """Stands for a value that did not pass; it is left out of the result."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """A configured value and where it was written (`forge.yaml:7`)."""
+
+    value: T
+    origin: str
 
 
 class ConfigProblems:
@@ -171,6 +194,18 @@ def positive(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     return float(value) if usable else refuse(problems, path, value, "a number above 0")
 
 
+def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
+    """`30m` → 1800.0"""
+    seconds = time_span(value) if isinstance(value, str) else None
+    return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d") if seconds is None else seconds
+
+
+def time_span(text: str) -> float | None:
+    """Seconds; None: it is no time like `30m`."""
+    found = _DURATION.fullmatch(text)
+    return float(int(found[1]) * _SECONDS[found[2]]) if found is not None and int(found[1]) else None
+
+
 def one_of(*allowed: str) -> Check:
     def check_word(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
         if value in allowed and isinstance(value, str):
@@ -214,3 +249,39 @@ def changed_fields(record: Any, *, without: Collection[str] = (), stated: Collec
         if (not same or member.name in stated) and member.name not in without:
             changed[member.name] = value
     return changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigLayer:
+    """Without a file it says nothing."""
+
+    mcp: McpFile
+    file: YamlFile = field(default_factory=lambda: YamlFile("", {}, {}))
+    data: bytes = b""
+    """What was parsed."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """The checked top level; what did not pass the check is not there."""
+    folder: Path = Path()
+    """Where its relative directories begin."""
+    zones: tuple[ZoneEntry, ...] | None = None
+    """None: it names no zones."""
+
+    def block(self, *keys: str) -> dict[str, Any]:
+        """A mapping below the top; empty where it says nothing."""
+        found: Any = self.values
+        for key in keys:
+            found = found.get(key) or {}
+        return dict(found)
+
+    def at(self, *path: str | int) -> str:
+        """`forge.yaml:7`, where it says something."""
+        return self.file.at(path)
+
+    def setting(self, *path: str) -> Setting[Any] | None:
+        *above, key = path
+        block = self.block(*above)
+        return Setting(block[key], self.at(*path)) if key in block else None
+
+    def with_blocks(self, blocks: Mapping[str, Any]) -> ConfigLayer:
+        """The layer with these blocks instead of its own; of those that it has."""
+        return replace(self, values={key: blocks.get(key, said) for key, said in self.values.items()})

@@ -30,13 +30,14 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from golem_forge.config.layer import ConfigLayer
 from golem_forge.config.sandbox_block import whole_number
 from golem_forge.config.schema import (
     INVALID,
     Check,
+    ConfigLayer,
     ConfigProblems,
     MappingSchema,
+    duration,
     flag,
     list_of,
     one_of,
@@ -46,28 +47,13 @@ from golem_forge.config.schema import (
 from golem_forge.config.yaml_file import YamlPath, is_override
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.regex import regex
 
-_DURATION: Final = regex(r"(\d+)(s|m|h|d)")
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _URL: Final = "`sqlite`, sqlite:///path, postgresql://…, https://… or env:NAME"
 _SCHEMES: Final = frozenset({"sqlite", "postgresql", "postgres", "https", "http"})
 NOTIFY_ON: Final = ("question", "finished", "failed")
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 FROM_VARIABLE: Final = "env:"
 TOKEN_VARIABLE: Final = "FORGE_TEAM_TOKEN"
-
-
-def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """`30m` → 1800.0"""
-    seconds = time_span(value) if isinstance(value, str) else None
-    return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d") if seconds is None else seconds
-
-
-def time_span(text: str) -> float | None:
-    """Seconds; None: it is no time like `30m`."""
-    found = _DURATION.fullmatch(text)
-    return float(int(found[1]) * _SECONDS[found[2]]) if found is not None and int(found[1]) else None
 
 
 def address_problem(url: str, *, may_hold_password: bool = False) -> str:

@@ -7,22 +7,410 @@ or nesting) to more than a configuration can be.
 `with_overrides` puts `--set key.path=value` words into a parsed file, each with its origin (`--set key.path`); the
 values are read as YAML and checked like the file. A name with dots goes in double quotes:
 `pricing."openai:gpt-4.1".input=2`.
+
+The YAML reader: plain values with the line of each, from the parser's events.
+
+`read_document` gives a `YamlDocument` or raises YamlFault. Threat: files come from strangers. Values are strings,
+numbers, booleans, null, lists and mappings of strings, so no tag can construct anything, and size and depth are counted
+as they grow, aliases in full.
+
+The strict form is for manifests: a scalar without quotes stays a `PlainText`, because its key decides what it is
+(`version: 1.10` is text, `timeout: 1.10` a number); there are no anchors, and the first problem ends the reading.
+
+Simple YAML, which is nearly all there is, is read by `read_simple_document` ten times faster than by the library's
+parser, and without loading the library. It returns None for anything else and never decides that something is wrong; a
+test compares every answer with the parser's.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.yaml_reader import YamlDocument, YamlFault, decode_yaml, read_document
-from golem_forge.config.yaml_reader import YamlPath as YamlPath
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
+
+MAX_VALUES: Final = 50_000
+MAX_DEPTH: Final = 40
+MAX_STRICT_VALUES: Final = 10_000
+LONGEST_STRICT_KEY: Final = 512
+
+YamlPath = tuple[str | int, ...]
+"""Where a value stands: keys and list positions from the top."""
+
+PLAIN_INTEGER: Final = regex(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_NUMBER: Final = regex(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NOT_FINITE: Final = regex(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+PLAIN_CONSTANTS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_TEXT_TAGS: Final = ("!", "tag:yaml.org,2002:str")
+_MAX_DIGITS: Final = 40
+
+
+class PlainText(str):
+    """A scalar without quotes, as written: what its key wants decides what it is."""
+
+    __slots__ = ()
+
+
+def is_no_text(plain: str) -> bool:
+    """Whether a scalar without quotes and with these characters is a number, a boolean or null."""
+    return plain in PLAIN_CONSTANTS or any(kind.fullmatch(plain) for kind in (PLAIN_INTEGER, _NUMBER, _NOT_FINITE))
+
+
+def plain_value(plain: str) -> Any:
+    """What a scalar without quotes stands for. An infinite number is its text."""
+    if plain in PLAIN_CONSTANTS:
+        return PLAIN_CONSTANTS[plain]
+    if PLAIN_INTEGER.fullmatch(plain):
+        return int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
+    return float(plain) if _NUMBER.fullmatch(plain) else plain
+
+
+class YamlFault(Exception):
+    """Why a text cannot be read any further, and where."""
+
+    def __init__(self, path: YamlPath, problem: str, line: int, *, valid: bool = False) -> None:
+        super().__init__(problem)
+        self.path = path
+        self.problem = problem
+        self.line = line
+        self.valid = valid
+        """It is YAML, only not such as is read here."""
+
+
+class YamlDocument:
+    """The values of one text, while it is read and afterwards."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.strict = strict
+        self.value: Any = None
+        self.lines: dict[YamlPath, int] = {}
+        self.starts: dict[YamlPath, int] = {}
+        self.problems: list[tuple[int, str]] = []
+        """(line, problem). In the strict form the first one is raised instead."""
+
+    def problem(self, path: YamlPath, problem: str, line: int) -> None:
+        if self.strict:
+            raise YamlFault(path, problem, line)
+        self.problems.append((line, problem))
+
+    def plain(self, text: str, line: int) -> Any:
+        """The value of a scalar without quotes."""
+        if self.strict:
+            return PlainText(text)
+        if len(text) > _MAX_DIGITS:
+            return text
+        if _NOT_FINITE.fullmatch(text):
+            self.problem((), f"{text} is not a usable number", line)
+        return plain_value(text)
+
+
+def decode_yaml(data: bytes) -> str:
+    """Raises YamlFault."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise YamlFault((), "is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
+
+
+def read_document(text: str, *, strict: bool = False) -> YamlDocument:
+    """Raises YamlFault."""
+    return read_simple_document(text, strict=strict) or read_full_document(text, strict=strict)
+
+
+def read_full_document(text: str, *, strict: bool = False) -> YamlDocument:
+    """Any YAML, by the library's parser. Raises YamlFault."""
+    if text.startswith("%") or "\n%" in text:
+        line = text.count("\n", 0, 0 if text.startswith("%") else text.index("\n%") + 1) + 1
+        raise YamlFault((), "YAML directives (`%`) are not supported", line)
+    reader = _EventReader(text, YamlDocument(strict=strict))
+    reader.read()
+    return reader.document
+
+
+def _parser_events(text: str) -> Iterator[Any]:
+    """The parser's events; its errors as YamlFault. It works step by step, so a reader that stops early is cheap."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+    from ruamel.yaml.reader import ReaderError
+
+    try:
+        yield from YAML(typ="safe", pure=True).parse(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise YamlFault((), f"not valid YAML: {error.problem or error.context}", line) from None
+    except ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise YamlFault((), "not valid YAML: control character", line) from None
+    except (YAMLError, ValueError, OverflowError, RecursionError):  # an escape beyond Unicode is no YAMLError
+        raise YamlFault((), "not valid YAML", 1) from None
+
+
+class _EventReader:
+    """Builds values from events, counting every value it makes: an alias costs as much as what it stands for."""
+
+    def __init__(self, text: str, document: YamlDocument) -> None:
+        self.document = document
+        self._events = _parser_events(text)
+        self._made = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}
+        """Anchor → (value, how many values it holds); known once its value is complete."""
+
+    def read(self) -> None:
+        from ruamel.yaml.events import DocumentStartEvent, StreamEndEvent
+
+        next(self._events)  # the stream starts
+        if isinstance(next(self._events), StreamEndEvent):
+            return
+        self.document.value = self._value(next(self._events), ())
+        next(self._events)  # the document ends
+        after = next(self._events)
+        if isinstance(after, DocumentStartEvent):
+            self.document.problem((), "a second document (`---`) is not supported", after.start_mark.line + 1)
+
+    def _value(self, event: Any, path: YamlPath) -> Any:
+        from ruamel.yaml.events import AliasEvent, MappingStartEvent, SequenceStartEvent
+
+        line = event.start_mark.line + 1
+        if self.document.lines.setdefault(path, line) != line and getattr(event, "value", "?"):
+            # The parser finds out that nothing is there on the line after.
+            self.document.starts.setdefault(path, line)
+        if self.document.strict and (isinstance(event, AliasEvent) or event.anchor):
+            raise YamlFault(path, "anchors (`&`) and aliases (`*`) are not supported; write the value out", line)
+        if isinstance(event, AliasEvent):
+            return self._alias(event, line)
+        before = self._made
+        self._count(1, path, line)
+        is_collection = isinstance(event, (MappingStartEvent, SequenceStartEvent))
+        unknown = event.tag is not None and (is_collection or event.tag not in _TEXT_TAGS)
+        if unknown:
+            self.document.problem(path, f"tag {str(event.tag)[:80]!r} is not supported", line)
+        if isinstance(event, MappingStartEvent):
+            value: Any = self._mapping(path)
+        elif is_collection:
+            value = self._sequence(path)
+        else:
+            value = None if unknown else self._scalar(event, path, line)
+        if event.anchor:
+            self._anchors[event.anchor] = (value, self._made - before)
+        return value
+
+    def _alias(self, event: Any, line: int) -> Any:
+        if event.anchor not in self._anchors:
+            raise YamlFault((), f"alias *{event.anchor} has no anchor before it", line)
+        value, size = self._anchors[event.anchor]
+        self._count(size, (), line)
+        return value
+
+    def _count(self, values: int, path: YamlPath, line: int) -> None:
+        self._made += values
+        if not self.document.strict:
+            if self._made > MAX_VALUES or len(path) > MAX_DEPTH:
+                problem = "too many values or too deeply nested (aliases count in full)"
+                raise YamlFault(path, problem, line, valid=True)
+        elif self._made > MAX_STRICT_VALUES:
+            raise YamlFault((), f"has more than {MAX_STRICT_VALUES:,} values", line, valid=True)
+        elif len(path) > MAX_DEPTH:
+            raise YamlFault(path[:4], "is too deeply nested", line, valid=True)
+
+    def _mapping(self, path: YamlPath) -> dict[str, Any]:
+        from ruamel.yaml.events import MappingEndEvent
+
+        seen: dict[str, int] = {}
+        result: dict[str, Any] = {}
+        while not isinstance(event := next(self._events), MappingEndEvent):
+            line = event.start_mark.line + 1
+            key = self._key(event, path, line)
+            if key is None:
+                continue
+            if key in seen:
+                problem = f"is already on line {seen[key]}"
+                self.document.problem((*path, key), problem if self.document.strict else f"key {key!r} {problem}", line)
+            else:
+                seen[key] = self.document.lines[*path, key] = line
+            result[key] = self._value(next(self._events), (*path, key))
+        return result
+
+    def _key(self, event: Any, path: YamlPath, line: int) -> str | None:
+        """None for a key that is no text; it is passed over with its value."""
+        from ruamel.yaml.events import ScalarEvent
+
+        strict = self.document.strict
+        if not isinstance(event, ScalarEvent) or (strict and (event.anchor or event.tag not in (None, *_TEXT_TAGS))):
+            if not strict:
+                self._value(event, (*path, "?"))
+                self._value(next(self._events), (*path, "?"))
+            self.document.problem(path, "a key must be plain text", line)
+            return None
+        key: str = event.value
+        if strict:
+            check_unicode(key, path, line)
+            if len(key) > LONGEST_STRICT_KEY:
+                raise YamlFault(path, f"a key has at most {LONGEST_STRICT_KEY} characters", line)
+        return key
+
+    def _sequence(self, path: YamlPath) -> list[Any]:
+        from ruamel.yaml.events import SequenceEndEvent
+
+        result: list[Any] = []
+        while not isinstance(item := next(self._events), SequenceEndEvent):
+            result.append(self._value(item, (*path, len(result))))
+        return result
+
+    def _scalar(self, event: Any, path: YamlPath, line: int) -> Any:
+        text: str = event.value
+        plain, quoted = event.implicit
+        if self.document.strict:
+            check_unicode(text, path, line)
+            plain = plain and event.tag is None
+        return text if quoted or not plain else self.document.plain(text, line)
+
+
+def check_unicode(text: str, path: YamlPath, line: int) -> str:
+    """Threat: half a surrogate pair cannot be written to a file, a pipe or a database, and fails only there."""
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise YamlFault(path, "contains half a surrogate pair, which is not a character", line, valid=True)
+    return text
+
+
+_DEEPEST_SIMPLE: Final = 20
+
+_FIELD: Final = regex(r"( *)([A-Za-z_][A-Za-z0-9_-]{0,63}):(?: +(.*))?")
+_ITEM: Final = regex(r"( *)-( +)([^ -].*)")
+_QUOTED: Final = regex(r"""(?:"([^"\\]*)"|'([^']*)') *(?: #.*)?""")
+_PLAIN_SCALAR: Final = regex(r"(?:[^\s\-?:,\[\]{}#&*!|>'\"%@`=]|-[0-9.])(?:(?! #|: |:$).)*")
+_WORD: Final = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_LIST: Final = regex(rf"\[ *((?:{_WORD}(?: *, *{_WORD})*)?) *\] *(?: #.*)?")
+_LITERAL_BLOCK: Final = regex(r"\|(-?)")
+
+
+def read_simple_document(text: str, *, strict: bool = False) -> YamlDocument | None:
+    if not text.endswith("\n") or not text.replace("\n", "").isprintable():
+        return None
+    lines = text.split("\n")[:-1]
+    document = YamlDocument(strict=strict)
+    reader = _SimpleReader(lines, document)
+    try:
+        if reader.next_indent() != 0:
+            return None
+        document.value = reader.mapping(0, ())
+    except _NotSimple:
+        return None
+    whole = reader.at == len(lines) and len(document.lines) <= (MAX_STRICT_VALUES if strict else MAX_VALUES)
+    return document if whole and not document.problems else None
+
+
+class _NotSimple(Exception):
+    """For the library's parser to decide."""
+
+
+class _SimpleReader:
+    def __init__(self, lines: list[str], document: YamlDocument) -> None:
+        self.at = 0
+        self._lines = lines
+        self._document = document
+
+    def next_indent(self) -> int:
+        """How far the next line with something on it is set in; -1 at the end."""
+        lines = self._lines
+        while self.at < len(lines):
+            line = lines[self.at]
+            rest = line.lstrip(" ")
+            if rest and rest[0] != "#":
+                return len(line) - len(rest)
+            self.at += 1
+        return -1
+
+    def mapping(self, indent: int, path: YamlPath) -> dict[str, Any]:
+        if len(path) > _DEEPEST_SIMPLE:
+            raise _NotSimple
+        self._note(path)
+        made: dict[str, Any] = {}
+        while self.next_indent() == indent:
+            match = _FIELD.fullmatch(self._lines[self.at])
+            if match is None or match[2] in made:
+                raise _NotSimple
+            place = (*path, match[2])
+            self._note(place)
+            self.at += 1
+            made[match[2]] = self._value(match[3] or "", indent, place)
+        if self.next_indent() > indent:
+            raise _NotSimple
+        return made
+
+    def _note(self, path: YamlPath) -> None:
+        """The value, or the key, at `path` begins here."""
+        line = self.at + 1
+        if self._document.lines.setdefault(path, line) != line:
+            self._document.starts[path] = line
+
+    def _value(self, text: str, indent: int, path: YamlPath) -> Any:
+        if text and text[0] != "#":
+            if literal := _LITERAL_BLOCK.fullmatch(text):
+                return self._literal(indent, literal[1])
+            return self._on_one_line(text, path)
+        below = self.next_indent()
+        if below >= indent and self._lines[self.at][below] == "-":
+            return self._sequence(below, path)
+        if below > indent:
+            return self.mapping(below, path)
+        return self._document.plain("", self._document.lines[path])
+
+    def _sequence(self, indent: int, path: YamlPath) -> list[Any]:
+        self._note(path)
+        made: list[Any] = []
+        while self.next_indent() == indent and (match := _ITEM.fullmatch(self._lines[self.at])):
+            rest, place = match[3], (*path, len(made))
+            if _FIELD.fullmatch(rest):
+                inner = indent + 1 + len(match[2])
+                self._lines[self.at] = " " * inner + rest
+                made.append(self.mapping(inner, place))
+            else:
+                self._note(place)
+                self.at += 1
+                made.append(self._on_one_line(rest, place))
+        if not made or self.next_indent() > indent:
+            raise _NotSimple
+        return made
+
+    def _on_one_line(self, text: str, path: YamlPath) -> Any:
+        line = self.at
+        if (match := _PLAIN_SCALAR.match(text)) and (match.end() == len(text) or text.startswith(" #", match.end())):
+            return self._document.plain(match[0].rstrip(" "), line)
+        if match := _QUOTED.fullmatch(text):
+            return match[1] if match[1] is not None else match[2]
+        if match := _LIST.fullmatch(text):
+            words = match[1].replace(" ", "").split(",") if match[1] else ()
+            self._document.lines.update(((*path, index), line) for index in range(len(words)))
+            return [self._document.plain(word, line) for word in words]
+        raise _NotSimple
+
+    def _literal(self, indent: int, chomp: str) -> str:
+        start, lines = self.at, self._lines
+        first = lines[start] if start < len(lines) else ""
+        inner = len(first) - len(first.lstrip(" "))
+        if inner <= indent or inner == len(first):
+            raise _NotSimple
+        margin = " " * inner
+        while self.at < len(lines) and (lines[self.at].startswith(margin) or not lines[self.at]):
+            if lines[self.at].isspace():
+                raise _NotSimple
+            self.at += 1
+        if self.at < len(lines) and not lines[self.at].strip(" "):
+            raise _NotSimple
+        text = "\n".join(each[inner:] for each in lines[start : self.at]).rstrip("\n")
+        return text if chomp else text + "\n"
+
 
 MAX_BYTES: Final = 1 << 20
 

@@ -1,17 +1,44 @@
-"""The globs that rules and settings are written in, over paths and names.
+"""The globs that rules and settings are written in, over paths and names; and the names of groups of hosts.
 
 In a path glob `*` and `?` stay within one component, `**` crosses `/`, and `**/` also stands for no component at all.
 Names (of MCP servers and tools) have no components, so there `*` stands for anything. `[ab]`, `[a-z]` and `[!a]` are
 one character of a set. Everything compares exactly: no case folding, no normalisation.
+
+A group of hosts is the package registries of one language. Which hosts those are on this machine says
+`sandbox.network.registries`.
 """
 
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
 from golem_forge.core.regex import regex
+
+
+class HostGroup(StrEnum):
+    PYTHON = "python"
+    NODE = "node"
+    RUST = "rust"
+    GO = "go"
+
+
+GROUPS: Final = tuple(group.value for group in HostGroup)
+GROUP_PREFIX: Final = "group:"
+"""`group:python` stands in a list of hosts for all hosts of the group."""
+
+
+def named_group(word: str) -> HostGroup | None:
+    """None: the word is no group. Raises ValueError for a group that there is not."""
+    if not word.startswith(GROUP_PREFIX):
+        return None
+    group = word.removeprefix(GROUP_PREFIX)
+    if group not in GROUPS:
+        raise ValueError(f"there is no such group; groups are {', '.join(GROUPS)}")
+    return HostGroup(group)
+
 
 _LITERAL: Final = regex(r"[^*?\[]*")
 

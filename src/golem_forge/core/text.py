@@ -1,5 +1,5 @@
 """Text that is shown to people or models, or compared with names: control characters, one line, cuts, closest names,
-paths. Pure.
+paths, tables. Pure.
 
 `escape_control_chars` makes text safe to show: every character that could control a terminal or hide text becomes a
 visible escape. Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag characters
@@ -17,6 +17,8 @@ misled by a prefix that leads back to the root, so all such code asks here first
 
 `slash_command` says how a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit`
 runs the tool would make the user leave.
+
+Tables have aligned columns, times in the local time zone, amounts. No cell can break its line or steer a screen.
 """
 
 from __future__ import annotations
@@ -24,13 +26,15 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from golem_forge.core.regex import regex
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 _UNSAFE = regex(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
@@ -291,3 +295,44 @@ def without_process_root(path: str) -> str:
 def leads_to_root(prefix: str) -> bool:
     """Whether a path goes on from the root behind this one: `/.`, `/usr/..`, `/proc/self/root`."""
     return posixpath.normpath(without_process_root(prefix)).strip("/") in ("", ".")
+
+
+GAP: Final = "  "
+
+
+def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
+    """Rows with each column as wide as its widest cell; the last one is as long as it is."""
+    table = [[one_line(cell) for cell in row] for row in rows]
+    count = max(map(len, table), default=0)
+    widths = [max((len(row[at]) for row in table if at < len(row)), default=0) for at in range(count)]
+    return "\n".join(
+        (indent + GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=False))).rstrip()
+        for row in table
+    )
+
+
+def local_time(ts: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """The journal writes UTC; people read their own clock."""
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(ts).astimezone().strftime(form)
+    except ValueError:
+        return ts
+
+
+def local_minute(ts: str) -> str:
+    return local_time(ts, "%Y-%m-%d %H:%M")
+
+
+COST_UNKNOWN: Final = "cost unknown"
+_LOCAL: Final = "local"
+
+
+def cost_text(dollars: Any, prices: Any = "") -> str:
+    """`$0.0123`; `local` where the models ran on this machine; `cost unknown`. `prices`: where the prices come from."""
+    if type(dollars) not in (int, float) or not isfinite(dollars):
+        return COST_UNKNOWN
+    if prices == _LOCAL and dollars == 0:
+        return _LOCAL
+    return f"${dollars:.2f}" if dollars >= 10 or dollars == 0 else f"${dollars:.4f}"

@@ -33,8 +33,8 @@ from typing import Any, Final, Protocol
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import require
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY, EventData, check_fields, make_quick_check, wire_type_name
+from golem_forge.events.serialization import Event
 
 EventHandler = Callable[[Event], object]
 ALL_EVENTS: Final = "*"

@@ -24,7 +24,6 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.core.decisions import Decision
 from golem_forge.core.ids import new_id
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal_files import (
     Anchor,
     JournalError,
@@ -36,7 +35,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_reader import JournalScan
 from golem_forge.events.journal_records import RecordEncoder, split_record
-from golem_forge.events.serialization import encode_json, iso_now, iso_time, parse_raw_args
+from golem_forge.events.serialization import Event, encode_json, iso_now, iso_time, parse_raw_args
 from golem_forge.storage.home import HOME_ADVICE, ForgeHome
 
 JOURNAL_VERSION: Final = 1

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal_files import CHAIN_START, Anchor, is_locked, next_hash, read_anchor, unseal_line
 from golem_forge.events.journal_records import CallRecords, call_event
-from golem_forge.events.serialization import decode_json
+from golem_forge.events.serialization import Event, decode_json
 
 Record = dict[str, Any]
 _MAX_PROBLEMS = 100

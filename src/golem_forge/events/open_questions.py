@@ -19,7 +19,7 @@ from golem_forge.core.json import same_json
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.options import unknown_name_message
 from golem_forge.events.bus import ALL_EVENTS, EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 
 AnswerData = dict[str, Any]
 MAX_REASON_CHARS: Final = 2000

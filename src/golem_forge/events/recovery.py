@@ -19,7 +19,6 @@ from typing import Any, Final, Protocol
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import (
     Anchor,
@@ -33,7 +32,7 @@ from golem_forge.events.journal_files import (
 from golem_forge.events.journal_reader import JournalScan, Record, check_anchor, scan
 from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState
 from golem_forge.events.model import ApprovalResolved, EventData, FormResolved, InputResolved, to_wire
-from golem_forge.events.serialization import iso_now
+from golem_forge.events.serialization import Event, iso_now
 
 MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from golem_forge._version import __version__
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.bus import ALL_EVENTS, EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 
 if TYPE_CHECKING:
     from golem_forge.events.session_spans import Instruments, SessionSpans, Tracing

@@ -1,7 +1,11 @@
-"""What the guards of both servers share: reading headers, the `Host` check, secrets by digest, time and rate limits.
+"""What both HTTP servers share: where one listens, the `Host` check, headers, secrets by digest, time and rate limits.
 
 Time limits: a body has 30 s plus 1 s for every 64 KiB; a piece of the answer must be taken within 30 s.
 Threat: whoever guesses a secret must not learn from the time that a comparison takes.
+
+`check_bind` refuses an address that needs a name; `bind_socket` gives a listening socket or raises ForgeError with the
+reason; `AllowedHosts` knows the `Host` headers that mean this server. Threats: DNS rebinding (a web page's own name
+that suddenly points to this machine), and an address that other machines can reach although nobody asked for that.
 """
 
 from __future__ import annotations
@@ -10,11 +14,87 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import ipaddress
+import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, Final
 
-from golem_forge.net.listen import AllowedHosts
+from golem_forge.core.errors import ForgeError
+from golem_forge.core.regex import regex
+
+_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
+_HOST: Final = regex(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_LONGEST_HOST: Final = 255
+
+
+class AllowedHosts:
+    """Which `Host` headers mean this server: the loopback names with its port, and those that somebody allowed."""
+
+    def __init__(self, port: int, more: Iterable[str] = ()) -> None:
+        self._exact = {f"{host}:{port}" for host in _LOOPBACK}
+        if port == 80:
+            self._exact |= set(_LOOPBACK)
+        self._any_port: set[str] = set()
+        for host in more:
+            (self._exact if has_port(host) else self._any_port).add(host.lower())
+
+    def __contains__(self, given: str) -> bool:
+        given = given.lower()
+        bare = given.rpartition(":")[0] if has_port(given) else given
+        return given in self._exact or bare in self._any_port
+
+
+def has_port(host: str) -> bool:
+    name, colon, port = host.rpartition(":")
+    return bool(colon) and port.isascii() and port.isdigit() and not (":" in name and not name.endswith("]"))
+
+
+def is_host(text: str) -> bool:
+    """`NAME`, `NAME:PORT`, `[::1]` or `[::1]:PORT`: what a `Host` header can hold."""
+    return len(text) <= _LONGEST_HOST and _HOST.fullmatch(text) is not None
+
+
+def is_loopback(name: str) -> bool:
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def url_host(host: str) -> str:
+    """As it is written in a URL: an IPv6 address in brackets."""
+    return f"[{host.strip('[]')}]" if ":" in host else host
+
+
+def check_bind(host: str, allow_hosts: Sequence[str]) -> None:
+    """Before anything listens. Raises ForgeError for an address that other machines reach, without a name for it."""
+    if not is_loopback(host) and not allow_hosts:
+        raise ForgeError(
+            f"{host} can be reached from other machines; name the host that they use with --allow-host NAME",
+            code="BIND_REFUSED",
+        )
+
+
+@contextlib.contextmanager
+def bind_socket(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket at that address, closed at the end. Port 0: any free one. Raises ForgeError where it cannot be had."""
+    name = host.strip("[]")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((name, port))
+        except (OSError, OverflowError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise ForgeError(f"cannot listen at {host}:{port}: {why}", code="CANNOT_BIND") from None
+        yield listener
+    finally:
+        listener.close()
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

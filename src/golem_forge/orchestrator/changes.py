@@ -105,7 +105,7 @@ class ChangeRecorder:
         return recording
 
     def _begin(self, state: CallState, zones: dict[str, frozenset[Parts] | None]) -> CallRecording:
-        from golem_forge.sandbox.undo.housekeeping import prune  # both load SQLite
+        from golem_forge.sandbox.undo.restore import prune  # both load SQLite
         from golem_forge.sandbox.undo.zone_history import zone_history
 
         assert self._home is not None

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from golem_forge.orchestrator.record import Recorder
     from golem_forge.orchestrator.scope import CallScope
     from golem_forge.policy.hook_process import HookProcesses
-    from golem_forge.sandbox.undo.coverage import Coverage
+    from golem_forge.sandbox.walls.model import Coverage
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _MOST_RESULT: Final = 16_000

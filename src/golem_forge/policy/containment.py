@@ -25,8 +25,7 @@ from golem_forge.policy.shell.readonly_table import READ_ONLY_TABLE
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
-from golem_forge.sandbox.walls.model import Level, ProbeReport
+from golem_forge.sandbox.walls.model import Coverage, Level, ProbeReport, UncoveredPath
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 
 _TAKES_AWAY: Final = names("rm rmdir mv unlink shred")

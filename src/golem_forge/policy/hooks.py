@@ -23,7 +23,7 @@ from golem_forge.core.text import escape_control_chars, one_line, shorten, short
 from golem_forge.policy.rules.globs import name_glob, path_matches_glob
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.undo.coverage import UncoveredPath
+    from golem_forge.sandbox.walls.model import UncoveredPath
     from golem_forge.storage.content_store import Snapshot
 
 MOST_TOLD: Final = 4000

@@ -25,7 +25,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.reviewer_block import ReviewerSettings
+from golem_forge.config.run_block import ReviewerSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Risk, Verdict, is_riskier
 from golem_forge.core.effects import Verb

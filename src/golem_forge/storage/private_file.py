@@ -7,6 +7,11 @@ beside it, because a lock belongs to the file and not to its name. `JsonFile` co
 
 Threat: a link at the path that leads elsewhere, a pipe that is never written to, a file without end, and a process that
 holds a lock for ever.
+
+File stamps: whether a file is still the one that was read, without reading it again.
+
+A file that was changed a moment ago may change again within one tick of the file system's clock and look the same, so
+the stamp of such a file is not `settled` and must not be relied on.
 """
 
 from __future__ import annotations
@@ -21,10 +26,52 @@ import time
 from collections.abc import Callable, Iterator
 from io import BufferedReader, BufferedWriter
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.storage.file_stamp import FileStamp, file_stamp, stamp_from_stat
+
+_TICK_NS: Final = 100_000_000
+"""Generous: kernels stamp files at 1 to 10 ms, some network file systems at worse."""
+
+
+class FileStamp(NamedTuple):
+    inode: int
+    size: int
+    modified: int
+    changed: int
+    device: int
+
+    @property
+    def settled(self) -> bool:
+        now = time.time_ns()  # each by itself: anybody can set `modified`, and a late one must not hide `changed`
+        return abs(now - self.modified) > _TICK_NS and abs(now - self.changed) > _TICK_NS
+
+
+def stamp_from_stat(status: os.stat_result) -> FileStamp:
+    return FileStamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev)
+
+
+def file_stamp(path: str | os.PathLike[str]) -> FileStamp | None:
+    """The stamp of what stands at `path` itself (a link is not followed); None if nothing stands there.
+
+    What may not be looked at is not missing: it gets a stamp that is never settled, so it is looked at again and again.
+    """
+    return _stamp(os.lstat, path)
+
+
+def target_stamp(path: str | os.PathLike[str]) -> FileStamp | None:
+    """The same of what links lead to."""
+    return _stamp(os.stat, path)
+
+
+def _stamp(look: Callable[[str | os.PathLike[str]], os.stat_result], path: str | os.PathLike[str]) -> FileStamp | None:
+    try:
+        return stamp_from_stat(look(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError:
+        return FileStamp(0, 0, time.time_ns(), 0, 0)
+
 
 LOCK_SECONDS: Final = 2.0
 _LOCK_POLL_SECONDS: Final = 0.005

@@ -20,17 +20,17 @@ from typing import Any, Final
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import one_line
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal_reader import EventReader, parse_line
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.open_questions import INTERRUPT, NOBODY
 from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
-from golem_forge.team.answers import has_secret
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import StoreUnavailable, TeamError
+from golem_forge.team.dispatch import listen
 from golem_forge.team.live import LIVE_CHANNEL, LiveReceiver
 from golem_forge.team.people import Person, PersonStore, TeamStore
+from golem_forge.team.question_table import has_secret
 from golem_forge.team.remote import RemoteStore
-from golem_forge.team.rings import listen
 from golem_forge.team.rows import ANSWERED, CHANNEL, ENDED, EXPIRED, QUEUED, QuestionRow, StoredSession
 from golem_forge.team.store import LEASE_S
 

@@ -1,4 +1,5 @@
-"""How sessions in PostgreSQL come to runners: procrastinate rings, the session's row decides.
+"""How a runner hears of work: jobs of procrastinate for sessions in PostgreSQL, and rings for any change of a store.
+The session's row decides.
 
 When a session is queued or woken, the same transaction defers a job that names it: the label is the queue, the
 session's id the queueing lock, so that one job waits for it at most. Every runner is a worker on the queues of its
@@ -8,6 +9,14 @@ session runs there. A job too many finds nothing to claim; a session without a j
 
 `DispatchThread` runs the worker on a loop of its own. A database that goes away ends the worker, not the sessions: the
 thread starts another one when the database is back.
+
+Rings: how a process hears that another one changed the store. A ring may be lost; a sweep finds what it told.
+
+SQLite: a thread looks at the file's version, 20 times a second (one page of a memory-mapped file). PostgreSQL: a
+connection that listens. Both call `ring` on their thread, with the id of the session that it is about; empty: anything
+may have changed, and SQLite never says more. What is said on `channels` (PostgreSQL only) is not a ring:
+`heard(channel, what)` is given it. A set of channels may change while it is listened to; a change counts within half a
+second.
 """
 
 from __future__ import annotations
@@ -16,13 +25,131 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from golem_forge.team.database import PostgresConnection, PostgresDatabase, complaints
+from golem_forge.team.database import Database, PostgresConnection, PostgresDatabase, SqliteDatabase, complaints
+from golem_forge.team.rows import CHANNEL
+
+if TYPE_CHECKING:
+    from golem_forge.team.people import TeamStore
+    from golem_forge.team.store import Store
+
+_LOOK_S: Final = 0.05
+_LOOK_REMOTE_S: Final = 0.5
+
+
+class Rings(Protocol):
+    def close(self) -> None: ...
+
+
+Ring = Callable[[str], None]
+Heard = Callable[[str, str], None]
+
+
+def listen(store: Store | TeamStore, ring: Ring, channels: Collection[str] = (), heard: Heard | None = None) -> Rings:
+    database: Database | None = store.database
+    if database is None:  # the store of a team, through its page
+        return _TimedRings(ring).start()
+    if isinstance(database, SqliteDatabase):
+        return _FileRings(database, ring).start()
+    assert isinstance(database, PostgresDatabase)
+    return _ListenRings(database, ring, channels, heard).start()
+
+
+class _RingThread:
+    """A thread that looks until it is closed."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="forge-rings", daemon=True)
+
+    def start(self) -> Rings:
+        self._thread.start()
+        return self
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=2)
+
+    def _run(self) -> None:
+        """Until `_closing` is set."""
+        raise NotImplementedError
+
+
+class _TimedRings(_RingThread):
+    """Rings twice a second, whether or not anything changed."""
+
+    def _run(self) -> None:
+        while not self._closing.wait(_LOOK_REMOTE_S):
+            self._ring("")
+
+
+class _FileRings(_RingThread):
+    def __init__(self, database: SqliteDatabase, ring: Ring) -> None:
+        super().__init__(ring)
+        self._database = database
+
+    def _run(self) -> None:
+        connection = None
+        before = -1
+        while not self._closing.wait(_LOOK_S):
+            try:
+                connection = connection or self._database.connect()
+                version = connection.version()
+            except Exception:
+                connection = None
+                self._closing.wait(_RETRY_S)
+                continue
+            if version != before:
+                before = version
+                self._ring("")
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+
+class _ListenRings(_RingThread):
+    def __init__(self, database: PostgresDatabase, ring: Ring, channels: Collection[str], heard: Heard | None) -> None:
+        super().__init__(ring)
+        self._database = database
+        self._channels = channels
+        self._heard = heard
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connection = self._database.connect()
+                try:
+                    connection.raw.execute(f"LISTEN {CHANNEL}")
+                    known: frozenset[str] = frozenset()
+                    self._ring("")  # what changed while nobody listened
+                    while not self._closing.is_set():
+                        wanted = frozenset(self._channels)
+                        for channel in wanted - known:
+                            connection.raw.execute(f"LISTEN {_quoted(channel)}")
+                        for channel in known - wanted:
+                            connection.raw.execute(f"UNLISTEN {_quoted(channel)}")
+                        known = wanted
+                        for notice in connection.raw.notifies(timeout=0.5, stop_after=1):
+                            if notice.channel in known and self._heard is not None:
+                                self._heard(notice.channel, notice.payload)
+                            else:
+                                self._ring(notice.payload)
+                finally:
+                    connection.close()
+            except Exception:
+                self._closing.wait(_RETRY_S)
+
+
+def _quoted(channel: str) -> str:
+    """Threat: the id of a session is part of it, and others write ids."""
+    return '"' + channel.replace('"', '""') + '"'
+
 
 TASK: Final = "forge.session"
 SCHEMA_KEY: Final = "procrastinate"

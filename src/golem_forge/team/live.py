@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.ids import is_id
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import Database, SqliteDatabase, TeamError
 from golem_forge.team.people import TeamStore
 from golem_forge.team.store import Store

@@ -26,16 +26,15 @@ from typing import Any, Final
 from golem_forge._version import __version__
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.events.telemetry import Metrics
 from golem_forge.sandbox.walls.probe import remove_abandoned_probes
 from golem_forge.storage.private_file import make_private_dir
 from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, complaints
-from golem_forge.team.dispatch import DispatchThread
+from golem_forge.team.dispatch import DispatchThread, listen
 from golem_forge.team.journal import CommitThread
 from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
-from golem_forge.team.rings import listen
 from golem_forge.team.schema import check_version
 from golem_forge.team.session_run import Phase, RunnerParts, SessionRun
 from golem_forge.team.session_workspace import remove_old_clones

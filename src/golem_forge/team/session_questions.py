@@ -18,8 +18,8 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.decisions import Risk, is_riskier
 from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import TIMEOUT
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.rows import (
     ANSWERED,

@@ -33,18 +33,18 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.credentials_block import PROJECT_SECRETS
+from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.decisions import Risk
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.lease import LeaseKeeper
-from golem_forge.team.quotas import SessionSpending
+from golem_forge.team.projects import SessionSpending
 from golem_forge.team.rows import (
     CHECKPOINT,
     FAILED,

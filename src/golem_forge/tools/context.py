@@ -20,7 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.effects import Effect
 from golem_forge.core.errors import ToolFailed
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
     from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.undo.coverage import Coverage
+    from golem_forge.sandbox.walls.model import Coverage
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.tools.tool import Tool
 

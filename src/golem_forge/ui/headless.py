@@ -18,7 +18,7 @@ from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.core.calls import LEFTOVERS
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import Output, TraceLevel, create_trace_formatter, json_line
 

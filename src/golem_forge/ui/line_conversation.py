@@ -18,8 +18,8 @@ from typing import Any, Final, TypeVar
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.runtime_ui import create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.ui.approval_prompt import ask_card
 from golem_forge.ui.headless import PlainAdapter
 from golem_forge.ui.line_terminal import ask_line, print_lines

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 
 from golem_forge.core.calls import Severity
 from golem_forge.core.regex import regex
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render import calls, reports, results
 from golem_forge.ui.render.card import answer_line, approval_card
 from golem_forge.ui.render.lines import (

@@ -56,7 +56,7 @@ from golem_forge.usertools.manifest.reader import manifest_from_values
 from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES, ManifestFault
 from golem_forge.usertools.manifest.writer import manifest_text
 from golem_forge.usertools.native_tools import CREATE_TOOL_NAME, MANIFEST_KEYS, create_tool_definition, invalid_field
-from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.store.queries import Author, AuthorKind
 
 if TYPE_CHECKING:
     from golem_forge.usertools.workshop import Workshop

@@ -2,11 +2,18 @@
 
 `plan_program` refuses, before anybody is asked, a program inside another tool's call and a machine without full walls;
 its effects are reads of the worker's zones. The run starts Forge's own Python in walls in which every zone is
-read-only, with the socket through which it calls tools (`run.program_server`). Its time stops while a question about
+read-only, with the socket through which it calls tools (`ProgramCallServer`). Its time stops while a question about
 one of its calls is open. The result is what it printed, what it gave to `answer`, and a line for each tool it called.
 
 Threat: the text is a model's, or somebody's who talked it into it. It gets nothing that a walled command would not get,
 and every effect of it is a call that the path judges. It is never run a second time by Forge.
+
+ProgramCallServer: the socket of one running program (`run_code`). What it may call is what its worker's model may.
+
+Each request is a call on the one path, with the program's own call as its parent. Refused, and recorded: more than
+`max_calls`, and a name that only Forge itself calls (`client:…`). Modes, blocks and zones are the path's business: a
+manual tool is not found and a blocked one is denied, whoever names it. A person who ends the turn at one of its
+questions ends the program (`stopped`). It counts what was called, and keeps the last value given to `answer`.
 """
 
 from __future__ import annotations
@@ -15,31 +22,116 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
+from golem_forge.orchestrator.outputs import VALUE_LIMIT
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.process.monitor import ENDED
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, StartDirectory, Streams
 from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.storage.home import forge_home
+from golem_forge.storage.private_file import create_private
+from golem_forge.tools.catalog import is_reserved
 from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.live_output import wait_to_end
+from golem_forge.tools.tool import Tool
 from golem_forge.usertools.build.python import ISOLATED_FLAGS, own_interpreter
 from golem_forge.usertools.code_toolset import RUN_CODE
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ProgramKind, ToolProgram
 from golem_forge.usertools.manifest import ToolManifest
 from golem_forge.usertools.run.access import ToolAccess, tool_access
+from golem_forge.usertools.run.call_server import (
+    CallRequest,
+    LookupRequest,
+    SessionCallServer,
+    refusal_answer,
+)
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY, InterpreterPool, python_job
 from golem_forge.usertools.run.output import FinishedRun, finish_run
-from golem_forge.usertools.run.program_server import NO_ANSWER, PROGRAM_FILE, CallCount, ProgramCallServer
+
+PROGRAM_FILE: Final = "program.py"
+NO_ANSWER: Final = object()
+_MOST_COUNTED: Final = 100
+_DENIALS: Final = frozenset({Status.APPROVAL_DENIED, Status.POLICY_DENIED, Status.SANDBOX_DENIED})
+
+
+@dataclass(slots=True)
+class CallCount:
+    """Of one tool."""
+
+    calls: int = 0
+    failed: int = 0
+    denied: int = 0
+    """Of those that failed."""
+
+
+class ProgramCallServer(SessionCallServer):
+    def __init__(self, ctx: ToolContext, code: str, max_calls: int) -> None:
+        super().__init__(ctx, Level.FULL, max_calls)
+        self.counts: dict[str, CallCount] = {}
+        """By tool, in the order of their first calls."""
+        self.given: Any = NO_ANSWER
+        self.stopped = asyncio.Event()
+        """A person ended the turn."""
+        self._code = code
+
+    def prepare(self, directory: Path) -> None:
+        with create_private(directory / PROGRAM_FILE) as file:
+            file.write(self._code.encode("utf-8", "surrogatepass"))
+
+    def visible_tools(self) -> Mapping[str, Tool]:
+        return {name: tool for name, tool in super().visible_tools().items() if name != RUN_CODE}
+
+    async def find_tool(self, name: str) -> Tool | None:
+        return None if is_reserved(name) or name == RUN_CODE else await self.ctx.find(name)
+
+    def search_tools(self, query: str, limit: int) -> Sequence[Tool]:
+        offered = self.ctx.offered
+        found = offered.search_tools(query, limit + 1) if offered is not None else ()
+        return [tool for tool in found if tool.name != RUN_CODE][:limit]
+
+    async def look_up(self, request: LookupRequest) -> dict[str, Any]:
+        if request.op != "answer":
+            return await super().look_up(request)
+        if request.size > VALUE_LIMIT:
+            why = f"an answer has at most {VALUE_LIMIT // 1024} KiB; print what is longer"
+            return refusal_answer(Status.INPUT_INVALID, why)
+        self.given = request.said.get("answer")
+        return {"status": Status.SUCCESS.value}
+
+    async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
+        why = ""
+        if number > self.most_calls:
+            why = f"a program may make at most {self.most_calls} calls"
+        elif is_reserved(request.name):
+            why = f"'{request.name}' is no tool"
+        try:
+            args = await self.arguments(request)
+        except ValueError as error:
+            return refusal_answer(Status.INPUT_INVALID, f"{request.name}: {error}")
+        outcome = await self.ctx.call(request.name, args, refuse=why, whole=request.wants_value)
+        self._count(outcome.tool, outcome.status)
+        if outcome.stop_turn:
+            self.stopped.set()
+        return await self.answer_of(outcome, request)
+
+    def _count(self, tool: str, status: Status) -> None:
+        known = tool if tool in self.counts or len(self.counts) < _MOST_COUNTED else "others"
+        count = self.counts.setdefault(known, CallCount())
+        count.calls += 1
+        if status is not Status.SUCCESS:
+            count.failed += 1
+            count.denied += status in _DENIALS
+
 
 _MANIFEST: Final = ToolManifest(
     name=RUN_CODE, description="A program that calls tools.", version="1", entrypoint=PROGRAM_FILE

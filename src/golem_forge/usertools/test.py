@@ -41,14 +41,13 @@ from golem_forge.usertools.expectations import (
     search_pattern,
     workspace_parts,
 )
-from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
+from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram, program_directory, scratch_walls
 from golem_forge.usertools.kept_program import read_recording
 from golem_forge.usertools.manifest import PathUse, TestCase, ToolManifest, input_schema
 from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
 from golem_forge.usertools.run.call_server import ReplayingCallServer
 from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
 from golem_forge.usertools.run.tool_values import Recording
-from golem_forge.usertools.scratch import program_directory, scratch_walls
 
 TEST_ZONE: Final = "workspace"
 MOST_CASES: Final = 200

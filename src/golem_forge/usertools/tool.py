@@ -46,7 +46,7 @@ from golem_forge.usertools.run.access import (
     tool_access,
 )
 from golem_forge.usertools.run.call_server import ToolCallServer
-from golem_forge.usertools.store.records import UseRecord
+from golem_forge.usertools.store.queries import UseRecord
 from golem_forge.usertools.workshop import StepProgress, Workshop
 
 DEFAULT_CATEGORY: Final = "Your tools"

@@ -39,7 +39,7 @@ from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusab
 from golem_forge.usertools.expectations import CaseResult, failed_tests_text
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import MANIFEST_FILE, is_real_test
-from golem_forge.usertools.store.records import VersionStatus
+from golem_forge.usertools.store.queries import VersionStatus
 from golem_forge.usertools.test import run_tests
 from golem_forge.usertools.trust_card import ToolFacts, TrustCard, trust_card
 from golem_forge.usertools.workshop import StepProgress, Workshop

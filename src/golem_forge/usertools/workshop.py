@@ -23,10 +23,9 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
 from golem_forge.usertools.build import Builder, PreparedTool
 from golem_forge.usertools.create import NewTool, content_words
-from golem_forge.usertools.folder import ToolEntry
+from golem_forge.usertools.folder import ToolEntry, scratch_walls
 from golem_forge.usertools.registry import Registry
 from golem_forge.usertools.run import BackgroundRunner, register_secrets
-from golem_forge.usertools.scratch import scratch_walls
 from golem_forge.usertools.store import ToolStore
 from golem_forge.usertools.store.history import prune_versions
 from golem_forge.usertools.suggestions import Suggestion

@@ -16,8 +16,8 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.session import open_session
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.config.run_block import GenerationSettings
-from golem_forge.events.envelope import Event
 from golem_forge.events.runtime_ui import create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.storage.home import forge_home
 
 runs: list[dict[str, Any]] = []

@@ -13,7 +13,7 @@ from golem_forge.cli.args import BY_FLAG
 from golem_forge.cli.format import step_drawer
 from golem_forge.cli.tools.workshop import open_workshop
 from golem_forge.usertools.build import Builder
-from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.store.queries import Author, AuthorKind
 from golem_forge.usertools.trust import make_ready, report_lines
 
 

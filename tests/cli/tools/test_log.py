@@ -10,7 +10,7 @@ from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.folder import read_folder
 from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.store.queries import Author, AuthorKind
 
 MANIFEST = 'name: greet\ndescription: Greets a person by name\nversion: "1.0"\nentrypoint: greet.py\n'
 

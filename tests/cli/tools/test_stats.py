@@ -9,7 +9,7 @@ import pytest
 from golem_forge.events.serialization import iso_time
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools.store.records import Author, AuthorKind, UseRecord
+from golem_forge.usertools.store.queries import Author, AuthorKind, UseRecord
 
 DAY = 86_400
 

@@ -18,7 +18,7 @@ from golem_forge.mcp.client.active_calls import (
     call_for_question,
     call_in_progress,
 )
-from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
+from golem_forge.mcp.client.model import ElicitationForm, FormAnswer
 from golem_forge.tools.context import ToolContext
 
 _who: ContextVar[str] = ContextVar("who", default="nobody")

@@ -17,8 +17,8 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.results import to_mcp
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.mcp.client.active_calls import ActiveCall, CallTimers
-from golem_forge.mcp.client.link import ResponseLost, ServerLink, Unprocessed
 from golem_forge.mcp.client.model import ServerState
+from golem_forge.mcp.client.transport import ResponseLost, ServerLink, Unprocessed
 from golem_forge.tools.context import ToolContext
 
 

@@ -17,8 +17,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import to_mcp
 from golem_forge.mcp.client import connection
-from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer
-from golem_forge.mcp.client.model import ServerState
+from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, ServerState
 from golem_forge.tools.context import ToolContext
 
 LOG = {"MODERN_LOG": "/workspace/log", "ECHO_LOG": "/workspace/log"}

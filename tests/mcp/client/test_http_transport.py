@@ -21,8 +21,7 @@ from tests.deadlines import LONG, PATIENCE, within
 from tests.mcp.conftest import Ground
 from tests.mcp.pools import Rig, pooled, until
 
-from golem_forge.config.mcp_expand import ExpandedServer
-from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.config.mcp_spec import ExpandedServer, ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client import connection

@@ -10,8 +10,8 @@ import pytest
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client import manifest as fetching
-from golem_forge.mcp.client.link import ErrorResponse, ServerLink
 from golem_forge.mcp.client.manifest import all_pages, fetch_manifest
+from golem_forge.mcp.client.transport import ErrorResponse, ServerLink
 
 SPEC = ServerSpec(name="docs", scope="", origin="forge.yaml:1", command="x")
 

@@ -19,7 +19,7 @@ from tests.deadlines import PATIENCE, ROOM, within
 from tests.mcp.conftest import PROGRAMS, PYTHON, Ground
 from tests.mcp.pools import naming, until
 
-from golem_forge.config.mcp_expand import expand_spec
+from golem_forge.config.mcp_spec import expand_spec
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk

@@ -11,8 +11,7 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.mcp.server.approval import ClientApproval
-from golem_forge.mcp.server.host import ClientFacts, Progress, ServedCalls
+from golem_forge.mcp.server.host import ClientApproval, ClientFacts, Progress, ServedCalls
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.tools.tool import Tool

@@ -12,7 +12,7 @@ from tests.deadlines import PATIENCE
 from tests.mcp.pools import until
 
 from golem_forge.core.results import ToolResult, from_mcp
-from golem_forge.mcp.server import approval
+from golem_forge.mcp.server import host
 from golem_forge.mcp.server.calls import OUTCOME_KEY
 from golem_forge.tools.context import ToolContext
 
@@ -122,7 +122,7 @@ async def test_an_unforeseen_error_tells_no_secrets(
 async def test_a_question_nobody_answers_in_time_is_no_yes(
     serving: Serving, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approval, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(host, "ANSWER_SECONDS", 0.2)
 
     async def slow_person(context: Any, params: Any) -> ElicitResult:
         await asyncio.sleep(0.6)

@@ -8,7 +8,7 @@ import pytest
 from mcp_types import ElicitResult
 
 from golem_forge.core.errors import ToolFailed
-from golem_forge.mcp.client.hooks import ElicitationForm
+from golem_forge.mcp.client.model import ElicitationForm
 from golem_forge.tools.context import ToolContext
 
 from .conftest import MODES, Served, Serving

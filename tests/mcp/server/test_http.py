@@ -16,7 +16,7 @@ from tests.mcp.pools import until
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server import http
 from golem_forge.mcp.server.http import HttpOptions, parse_address
-from golem_forge.net.listen import check_bind
+from golem_forge.net.guard import check_bind
 
 from .conftest import Served, Serving
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge.config.credentials_block import PROJECT_SECRETS, HostCredential, credential_parts
+from golem_forge.config.sandbox_block import PROJECT_SECRETS, HostCredential, credential_parts
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.network import credentials as credentials_module
 from golem_forge.sandbox.network import proxy as proxy_module

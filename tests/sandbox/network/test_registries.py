@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.core.host_groups import HostGroup
+from golem_forge.core.globs import HostGroup
 from golem_forge.sandbox.network.registries import (
     MIRRORS,
     PUBLIC_HOSTS,

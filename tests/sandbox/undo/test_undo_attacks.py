@@ -21,12 +21,11 @@ from typing import Any
 import pytest
 from tests.sandbox.undo.tree import Project, git, snapshot
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
-from golem_forge.sandbox.undo.housekeeping import recover
-from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview
+from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview, recover
 
 TESTS = str(Path(__file__).parents[3])
 

@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, snapshot
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import PathKind
 from golem_forge.sandbox.undo import zone_history as engine
-from golem_forge.sandbox.undo.housekeeping import forget_session, prune, recover
 from golem_forge.sandbox.undo.log import SessionChangeLog
-from golem_forge.sandbox.undo.restore import NothingToUndo, preview
+from golem_forge.sandbox.undo.restore import NothingToUndo, forget_session, preview, prune, recover
 from golem_forge.sandbox.undo.store import ZoneStore
 
 MIB = 1 << 20

@@ -8,7 +8,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls import bubblewrap, masks
+from golem_forge.sandbox.walls import bubblewrap
 from golem_forge.sandbox.walls.model import Streams
+from golem_forge.sandbox.walls.restrictions import FEW
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 
@@ -77,13 +78,13 @@ def test_walls_hold_what_they_hold_elsewhere(house: House, apart: Walls) -> None
 
 def test_many_masks_hold_there_too(house: House, apart: Walls) -> None:
     (house.workspace / "certs").mkdir()
-    for number in range(masks.FEW + 200):
+    for number in range(FEW + 200):
         (house.workspace / f"certs/{number}.pem").write_text("canary")
 
     ran = house.run("cat certs/*.pem; rm -f certs/1.pem; mv certs/2.pem certs/x; mv certs c; ls | head -1", apart)
 
     assert "canary" not in ran.text and ran.text.count("busy") == 3, ran.text[-300:]
-    assert all((house.workspace / f"certs/{number}.pem").read_text() == "canary" for number in range(masks.FEW + 200))
+    assert all((house.workspace / f"certs/{number}.pem").read_text() == "canary" for number in range(FEW + 200))
 
 
 def test_a_directory_whose_name_is_strange(house: House, apart: Walls) -> None:

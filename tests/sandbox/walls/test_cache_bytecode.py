@@ -125,7 +125,7 @@ def test_one_that_grew_too_large_is_emptied_and_old_ones_go(house: House, monkey
         (tree.parent.parent / f"old{number}/tree/x").mkdir(parents=True)
     run(house, "true")
     assert (tree / "link").is_symlink(), "one look a day"
-    monkeypatch.setattr(cache, "_LARGEST", 5_000)
+    monkeypatch.setattr(cache, "_BYTECODE_LARGEST", 5_000)
     os.utime(tree.parent / "looked", (1, 1))
     walls: Walls = house.walls()
     assert run(house, "ls -A /opt/forge/bytecode", walls).text == ""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.sandbox.undo.coverage import UncoveredPath
-from golem_forge.sandbox.walls.model import RefusalReason
+from golem_forge.sandbox.walls.model import RefusalReason, UncoveredPath
 
 from .house import House, init
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from golem_forge.config.credentials_block import HostCredential
+from golem_forge.config.sandbox_block import HostCredential
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb, Walled
 from golem_forge.core.errors import ForgeError

@@ -12,8 +12,7 @@ from tests.toolsets.conftest import Bench
 
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath, ZoneCoverage
-from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
+from golem_forge.sandbox.walls.model import Coverage, Level, LevelResult, ProbeReport, UncoveredPath, ZoneCoverage
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
 from golem_forge.tools.factory import ToolsetContext

@@ -16,7 +16,7 @@ from tests.deadlines import PATIENCE
 from tests.ui.acp.editor import FILES, Editor
 from tests.ui.change_data import created, edited, files_changed
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.acp.updates import UpdateStream
 
 PIXEL = base64.b64encode(

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.card import approval_card, full_card
 from golem_forge.ui.render.lines import fit_width, one_line, plain_text, width_of
 from golem_forge.ui.render.results import result_lines

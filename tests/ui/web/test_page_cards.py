@@ -10,8 +10,7 @@ from tests.ui.card_data import card_data
 from tests.ui.web.bench import Window, Windows, browsing, until
 
 from golem_forge.core.ids import is_id
-from golem_forge.events.envelope import Event
-from golem_forge.events.serialization import encode_json
+from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.forms import derive_fields
 from golem_forge.ui.render.card import approval_card, card_view
 from golem_forge.ui.render.lines import plain_text

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from golem_forge.events.envelope import Event
-from golem_forge.events.serialization import encode_json
+from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.results import to_result
 from golem_forge.ui.web.views import SizeLimits, bounded_json, event_with_view, result_view, shorten_middle
 

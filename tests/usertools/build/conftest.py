@@ -21,9 +21,8 @@ from golem_forge.tools.context import HostRule, no_host_rule
 from golem_forge.usertools.build import Builder, PreparedTool
 from golem_forge.usertools.build.go import GoCache
 from golem_forge.usertools.build.toolchain import ToolchainFinder
-from golem_forge.usertools.folder import FolderFiles, ToolEntry
+from golem_forge.usertools.folder import FolderFiles, ToolEntry, private_directory, scratch_walls
 from golem_forge.usertools.manifest import ToolManifest
-from golem_forge.usertools.scratch import private_directory, scratch_walls
 
 from .packages import wheel
 

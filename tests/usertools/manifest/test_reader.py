@@ -474,6 +474,6 @@ def test_a_pattern_nobody_could_compile_is_refused_not_a_crash() -> None:
 
 def test_an_ordinary_manifest_needs_no_whole_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand are read at a start, and the library takes many times as long."""
-    monkeypatch.setattr("golem_forge.config.yaml_reader.read_full_document", None)
+    monkeypatch.setattr("golem_forge.config.yaml_file.read_full_document", None)
     manifest = read_manifest((MANIFESTS / "seed.yaml").read_bytes(), folder="git-summarize")
     assert manifest.name == "git-summarize"

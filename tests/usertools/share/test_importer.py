@@ -21,8 +21,8 @@ from golem_forge.usertools.folder import FolderFiles, read_folder, staging_folde
 from golem_forge.usertools.manifest import ToolManifest
 from golem_forge.usertools.share import MISSING, Drift, GitAccess, lock_path, read_lock, verify_tools
 from golem_forge.usertools.share.export import export_tool
-from golem_forge.usertools.share.git import GitCommand
 from golem_forge.usertools.share.importer import import_tool
+from golem_forge.usertools.share.reader import GitCommand
 
 Look = Callable[[], list[str]]
 MakeTool = Callable[..., Path]

@@ -21,7 +21,7 @@ from golem_forge.usertools import folder as staging
 from golem_forge.usertools.folder import FolderFiles, read_folder
 from golem_forge.usertools.store import ToolStore, history
 from golem_forge.usertools.store.history import HistoryError, prune_versions, remove_tool, undo, version_log
-from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.store.queries import Author, AuthorKind
 
 AGENT = Author(AuthorKind.AGENT, "s1", "coder")
 

@@ -9,8 +9,7 @@ from golem_forge.events.serialization import iso_time
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode
 from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools.store.queries import MOST_USES
-from golem_forge.usertools.store.records import Author, AuthorKind, UseRecord
+from golem_forge.usertools.store.queries import MOST_USES, Author, AuthorKind, UseRecord
 from golem_forge.usertools.store.statistics import (
     PLAIN_BLOCKS,
     bar_chart,

@@ -21,7 +21,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import store as book_file
 from golem_forge.usertools.diagnostics import DiagnosticCode
 from golem_forge.usertools.store import ToolStore, ToolStoreError
-from golem_forge.usertools.store.records import Author, AuthorKind, UseRecord
+from golem_forge.usertools.store.queries import Author, AuthorKind, UseRecord
 
 ONE, TWO, THREE = ("sha256:" + digit * 64 for digit in "123")
 AGENT = Author(AuthorKind.AGENT, "s1", "coder")
@@ -518,7 +518,7 @@ from pathlib import Path
 from golem_forge.storage import private_file
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import store
-from golem_forge.usertools.store.records import UseRecord
+from golem_forge.usertools.store.queries import UseRecord
 # On a busy machine a note would give up, and say so only in the log.
 store._BUSY_S = store._NOTE_BUSY_S = private_file.LOCK_SECONDS = 25.0
 book = store.ToolStore(ForgeHome(Path(sys.argv[1])))

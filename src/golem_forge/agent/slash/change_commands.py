@@ -23,8 +23,7 @@ from golem_forge.agent.slash.invocation import PREFILL, Invocation, SlashHost
 from golem_forge.agent.slash.parser import CommandError
 from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
 from golem_forge.core.changes import ChangeSet
-from golem_forge.core.table import columns
-from golem_forge.core.text import nearest_remark, one_line, shorten_prose
+from golem_forge.core.text import columns, nearest_remark, one_line, shorten_prose
 from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.tools.threads import run_in_thread
 

@@ -63,8 +63,15 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
-from golem_forge.core.table import columns, cost_text, local_minute
-from golem_forge.core.text import escape_control_chars, nearest_remark, shorten_prose, slash_command
+from golem_forge.core.text import (
+    columns,
+    cost_text,
+    escape_control_chars,
+    local_minute,
+    nearest_remark,
+    shorten_prose,
+    slash_command,
+)
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.policy.evaluate import zone_words

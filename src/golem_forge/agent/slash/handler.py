@@ -36,7 +36,7 @@ from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ConfigError, ForgeError, error_name
 from golem_forge.core.ids import is_id
 from golem_forge.core.text import closest_match, escape_control_chars
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 
 COMMAND_CODE: Final = "command"
 _ABOUT_TOOLS: Final = frozenset({"tool", "t", "tools", "help"})

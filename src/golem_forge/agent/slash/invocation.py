@@ -27,13 +27,12 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import shorten_prose
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.open_questions import NOBODY
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI
-from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands, prompt_text
-from golem_forge.mcp.client.resources import ServerAccess
+from golem_forge.events.serialization import Event
+from golem_forge.mcp.client.resources import PromptCommand, ServerAccess, prompt_commands, prompt_text
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook

@@ -12,7 +12,7 @@ from golem_forge.agent.slash.invocation import Invocation, SlashHost
 from golem_forge.agent.slash.parser import CommandError
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.regex import regex
-from golem_forge.core.table import columns
+from golem_forge.core.text import columns
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.ports import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows

@@ -28,11 +28,13 @@ from golem_forge.config.run_block import GENERATION_CHECK, GENERATION_KEYS, Gene
 from golem_forge.config.schema import ConfigProblems, check
 from golem_forge.config.yaml_file import YamlFile, with_overrides
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.table import columns, cost_text, local_minute
 from golem_forge.core.text import (
+    columns,
+    cost_text,
     display_name,
     display_path,
     escape_control_chars,
+    local_minute,
     one_line,
     shorten_middle,
     shorten_prose,

@@ -21,8 +21,8 @@ from golem_forge.cli.args import DENIED, CommandUsageError, read_args
 from golem_forge.cli.format import fail
 from golem_forge.cli.mcp.approve import Consent, ask_to_start
 from golem_forge.cli.mcp.test import NotConnected, connect, print_connected, print_not_connected, unseen_file
-from golem_forge.config.mcp_edit import add_server, remove_server
-from golem_forge.config.mcp_json import MCP_JSON
+from golem_forge.config.mcp_blocks import MCP_JSON
+from golem_forge.config.mcp_merge import add_server, remove_server
 from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
 from golem_forge.config.program import PROGRAM_FILE
 from golem_forge.core.errors import ConfigError

@@ -27,8 +27,7 @@ from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
 from golem_forge.config.program import program_root
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.core.table import columns
-from golem_forge.core.text import display_path, nearest_remark
+from golem_forge.core.text import columns, display_path, nearest_remark
 from golem_forge.sandbox.host import find_program
 from golem_forge.storage.private_file import replacing
 

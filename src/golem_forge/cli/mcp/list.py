@@ -23,8 +23,7 @@ from golem_forge.agent.mcp_status import (
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import print_error, print_json
 from golem_forge.config.mcp_spec import ServerSpec
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_prose
+from golem_forge.core.text import columns, escape_control_chars, one_line, shorten, shorten_prose
 from golem_forge.events.serialization import iso_time
 from golem_forge.mcp.client.approval_text import server_card
 from golem_forge.mcp.client.model import Identity, RemoteTool, ServerManifest, ServerToolList

@@ -13,8 +13,7 @@ from golem_forge.agent.mcp_status import read_inventory
 from golem_forge.cli.args import DENIED, read_args
 from golem_forge.cli.format import fail
 from golem_forge.cli.mcp.approve import Consent, ask_to_start
-from golem_forge.config.mcp_expand import expand_text
-from golem_forge.config.mcp_spec import AuthKind, ServerSpec
+from golem_forge.config.mcp_spec import AuthKind, ServerSpec, expand_text
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.oauth import login, logout
 

@@ -17,15 +17,14 @@ from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.signals import run_to_exit_code
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars
+from golem_forge.core.text import columns, escape_control_chars
 from golem_forge.mcp import need_sdk
 from golem_forge.mcp.server.tokens import TokenStore
-from golem_forge.net.listen import check_bind
+from golem_forge.net.guard import check_bind
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
-    from golem_forge.events.envelope import Event
+    from golem_forge.events.serialization import Event
     from golem_forge.mcp.server.http import HttpOptions
 
 SERVE_HELP: Final = """usage: forge mcp serve [--worker FILE] [--http [HOST:PORT]] [--allow-host NAME]…

@@ -21,8 +21,7 @@ from golem_forge.agent.slash.port_commands import is_port_command
 from golem_forge.cli.args import read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.core.signals import termination_signals
-from golem_forge.core.table import cost_text
-from golem_forge.core.text import nearest_remark, one_line
+from golem_forge.core.text import cost_text, nearest_remark, one_line
 from golem_forge.events.bus import EventBus
 from golem_forge.events.index import SessionSummary
 from golem_forge.events.journal_reader import EventReader, parse_line

@@ -13,7 +13,7 @@ from typing import Any, Final
 from golem_forge.cli.args import FAILED, USAGE, read_args
 from golem_forge.cli.format import fail
 from golem_forge.cli.team import fail_with, open_store, program_settings
-from golem_forge.config.store_block import time_span
+from golem_forge.config.schema import time_span
 from golem_forge.core.text import one_line
 from golem_forge.team.audit import AuditHead, AuditRecord, exported, imported, verify_records
 from golem_forge.team.database import TeamError

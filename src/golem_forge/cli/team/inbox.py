@@ -15,7 +15,7 @@ from golem_forge.cli.args import declare, parser, read_args
 from golem_forge.cli.format import print_columns, print_json
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.cli.team.sessions import age
-from golem_forge.config.store_block import time_span
+from golem_forge.config.schema import time_span
 from golem_forge.core.decisions import Risk
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import one_line, shorten

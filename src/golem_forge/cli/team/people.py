@@ -10,7 +10,7 @@ from typing import Any, Final
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import fail, print_columns, print_json
 from golem_forge.cli.team import fail_with, open_store
-from golem_forge.config.store_block import time_span
+from golem_forge.config.schema import time_span
 from golem_forge.core.text import one_line
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import TOKEN_LASTS_S, Role, TeamStore

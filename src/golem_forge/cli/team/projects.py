@@ -14,8 +14,7 @@ from golem_forge.config.program import program_root
 from golem_forge.core.text import one_line
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, Role, TeamStore
-from golem_forge.team.projects import GROUP_MARK, Project
-from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT
+from golem_forge.team.projects import EACH, EVERYBODY, GROUP_MARK, NO_LIMIT, Project
 from golem_forge.team.rows import program_id
 
 HELP: Final = """usage: forge projects list [--json]

@@ -33,7 +33,7 @@ from golem_forge.usertools.create import check_creation, create_tool_folder, cre
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
 from golem_forge.usertools.store.history import remove_tool
-from golem_forge.usertools.store.records import MANUAL_AUTHOR
+from golem_forge.usertools.store.queries import MANUAL_AUTHOR
 from golem_forge.usertools.trust import activate_tool, fetch_and_build, make_ready, restore_tool, retire_tool
 from golem_forge.usertools.workshop import Workshop
 

@@ -24,8 +24,7 @@ from golem_forge.config.program import PROGRAM_FILE, PROJECT_RULES, program_root
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.table import columns
-from golem_forge.core.text import shorten_prose
+from golem_forge.core.text import columns, shorten_prose
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.catalog import Catalog, Quarantined
 from golem_forge.tools.tool import Tool

@@ -12,8 +12,7 @@ from golem_forge.cli.args import NOT_FOUND, read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.tools.workshop import load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.table import columns, local_time
-from golem_forge.core.text import nearest_remark, one_line, shorten
+from golem_forge.core.text import columns, local_time, nearest_remark, one_line, shorten
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.usertools.folder import FolderFiles
 from golem_forge.usertools.overview import (

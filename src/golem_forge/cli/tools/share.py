@@ -24,8 +24,7 @@ from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.tools.log import print_difference
 from golem_forge.cli.tools.workshop import find_entry, load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.table import columns
-from golem_forge.core.text import display_path, one_line, shorten_prose
+from golem_forge.core.text import columns, display_path, one_line, shorten_prose
 from golem_forge.events.serialization import iso_now
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import forge_home
@@ -38,7 +37,7 @@ from golem_forge.usertools.share import LockRecord, check_commit, parse_source, 
 from golem_forge.usertools.share.export import export_skill, export_tool, write_index
 from golem_forge.usertools.share.importer import ImportedTool, ToolUpdate, apply_update, import_tool, prepare_update
 from golem_forge.usertools.share.reader import INDEX_FILE, browse_collection
-from golem_forge.usertools.store.records import Author, AuthorKind
+from golem_forge.usertools.store.queries import Author, AuthorKind
 from golem_forge.usertools.trust import identical_tool, similar_tools
 from golem_forge.usertools.workshop import Workshop
 

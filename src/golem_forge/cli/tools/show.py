@@ -25,8 +25,7 @@ from golem_forge.cli.tools.list import (
     tool_facts,
 )
 from golem_forge.config.program import load_program
-from golem_forge.core.table import columns
-from golem_forge.core.text import escape_control_chars, nearest_remark, one_line
+from golem_forge.core.text import columns, escape_control_chars, nearest_remark, one_line
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, who_decides
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.catalog import DefinitionFormat, tool_definition

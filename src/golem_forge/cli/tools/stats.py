@@ -16,8 +16,7 @@ from golem_forge.cli.args import FAILED, NOT_FOUND, declare, parser, read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.tools.workshop import load_workshop, print_refusal, print_usage_error
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.table import columns, local_time
-from golem_forge.core.text import nearest_remark
+from golem_forge.core.text import columns, local_time, nearest_remark
 from golem_forge.usertools.call_sequences import recent_sessions
 from golem_forge.usertools.overview import usage_overview
 from golem_forge.usertools.store.statistics import (

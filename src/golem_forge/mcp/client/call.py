@@ -27,9 +27,16 @@ from golem_forge.core.results import ToolResult, from_mcp
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import joined_texts
 from golem_forge.mcp.client.active_calls import ActiveCall, CallTimers, TimeLimit, call_in_progress
-from golem_forge.mcp.client.link import ErrorResponse, Progress, ResponseLost, ServerLink, Unprocessed
 from golem_forge.mcp.client.model import RemoteTool
-from golem_forge.mcp.client.transport import LineTooLong, UnusableAnswer
+from golem_forge.mcp.client.transport import (
+    ErrorResponse,
+    LineTooLong,
+    Progress,
+    ResponseLost,
+    ServerLink,
+    Unprocessed,
+    UnusableAnswer,
+)
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.schema import json_path
 

@@ -25,11 +25,20 @@ from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.mcp.client.link import CLOSED_WORDS, ErrorResponse, ServerLink, Unanswered, WatchedDispatcher, paced
 from golem_forge.mcp.client.manifest import fetch_manifest
 from golem_forge.mcp.client.model import ServerManifest
 from golem_forge.mcp.client.server_requests import ServerRequests
-from golem_forge.mcp.client.transport import NeedsLogin, OpenTransport, TransportError
+from golem_forge.mcp.client.transport import (
+    CLOSED_WORDS,
+    ErrorResponse,
+    NeedsLogin,
+    OpenTransport,
+    ServerLink,
+    TransportError,
+    Unanswered,
+    WatchedDispatcher,
+    paced,
+)
 
 if TYPE_CHECKING:
     from golem_forge.mcp import sdk

@@ -24,8 +24,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from golem_forge.config.mcp_expand import ExpandedServer
-from golem_forge.config.mcp_spec import ServerSpec, is_loopback, url_problem
+from golem_forge.config.mcp_spec import ExpandedServer, ServerSpec, is_loopback, url_problem
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import sdk

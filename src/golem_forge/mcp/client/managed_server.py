@@ -37,10 +37,8 @@ from golem_forge.mcp.client.connection import (
     Connection,
     ConnectResult,
 )
-from golem_forge.mcp.client.hooks import Hooks
-from golem_forge.mcp.client.link import ServerLink, Unprocessed
 from golem_forge.mcp.client.manifest import Freshness, RefetchDebounce, fetch_manifest
-from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus, offer_unknown
+from golem_forge.mcp.client.model import Hooks, ServerManifest, ServerState, ServerStatus, offer_unknown
 from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.mcp.client.tool_list import ServerOffer
 from golem_forge.mcp.client.transport import (
@@ -48,7 +46,9 @@ from golem_forge.mcp.client.transport import (
     CannotStart,
     NeedsLogin,
     Redirected,
+    ServerLink,
     TransportOpener,
+    Unprocessed,
     WallsFailed,
 )
 

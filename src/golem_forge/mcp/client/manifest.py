@@ -27,8 +27,8 @@ from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.json import compact_json, sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.mcp.client.link import ErrorResponse, ServerLink
 from golem_forge.mcp.client.model import ServerManifest
+from golem_forge.mcp.client.transport import ErrorResponse, ServerLink
 from golem_forge.storage.home import ForgeHome
 from golem_forge.storage.private_file import read_json, write_private
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit, urlunsplit
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
-from golem_forge.mcp.client.untrusted_text import display_text
+from golem_forge.mcp.client.approval_text import display_text
 from golem_forge.storage.credentials import MAX_CREDENTIAL, CredentialFolder, CredentialRecord
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread

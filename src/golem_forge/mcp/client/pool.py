@@ -18,10 +18,10 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.call import call_method, call_tool
 from golem_forge.mcp.client.connection import ResourceWatch
-from golem_forge.mcp.client.hooks import Hooks
 from golem_forge.mcp.client.managed_server import ManagedServer, ServerContext
 from golem_forge.mcp.client.model import (
     SERVER_NOT_FOUND,
+    Hooks,
     RemoteTool,
     ServerManifest,
     ServerState,

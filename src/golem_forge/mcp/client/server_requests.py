@@ -40,8 +40,8 @@ from golem_forge.mcp.client.active_calls import (
     ask_during_call,
     call_for_question,
 )
-from golem_forge.mcp.client.hooks import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
-from golem_forge.mcp.client.untrusted_text import display_text
+from golem_forge.mcp.client.approval_text import display_text
+from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
 from golem_forge.orchestrator.present import learn_typed_secrets
 from golem_forge.tools.forms import (
     derive_fields,

@@ -16,8 +16,7 @@ import shutil
 import signal
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.config.mcp_expand import ExpandedServer
-from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.config.mcp_spec import ExpandedServer, ServerSpec
 from golem_forge.config.sandbox_block import ResourceLimits, variable_problem
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace

@@ -26,11 +26,16 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import compact_json, digest, sha256_hex
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import display_name, escape_control_chars
-from golem_forge.mcp.client.approval_text import definition_diff, definition_of
-from golem_forge.mcp.client.link import ServerLink
+from golem_forge.mcp.client.approval_text import (
+    definition_diff,
+    definition_of,
+    hidden_in,
+    hidden_in_json,
+    hidden_in_schema,
+)
 from golem_forge.mcp.client.model import Familiarity, HeldTool, HoldReason, RemoteTool, ServerManifest, ServerToolList
 from golem_forge.mcp.client.tool_source import is_offered
-from golem_forge.mcp.client.untrusted_text import hidden_in, hidden_in_json, hidden_in_schema
+from golem_forge.mcp.client.transport import ServerLink
 from golem_forge.tools.schema import resolve_schema
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 

@@ -29,7 +29,14 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, block_text, to_mcp
 from golem_forge.core.text import escape_control_chars, shorten_middle
-from golem_forge.mcp.server.clients import LOG_LEVELS, Client, ClientRegistry, InvalidStateToken, SuspendedCall
+from golem_forge.mcp.server.clients import (
+    LOG_LEVELS,
+    Client,
+    ClientRegistry,
+    ExportedToolList,
+    InvalidStateToken,
+    SuspendedCall,
+)
 from golem_forge.mcp.server.host import (
     ANSWER_SECONDS,
     ELICIT,
@@ -52,7 +59,6 @@ from golem_forge.mcp.server.sdk import (
     progress_token,
     types,
 )
-from golem_forge.mcp.server.tool_list import ExportedToolList
 from golem_forge.tools.catalog import is_reserved
 
 _LONGEST_NAME: Final = 200

@@ -29,8 +29,19 @@ from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser, CORSMiddleware, PlainTextResponse, anyio
 from golem_forge.mcp.server.service import Service
 from golem_forge.mcp.server.tokens import ClientToken, TokenStore
-from golem_forge.net.guard import ASGIApp, Message, Receive, Scope, Send, header_values, own_host
-from golem_forge.net.listen import AllowedHosts, bind_socket, check_bind, url_host
+from golem_forge.net.guard import (
+    AllowedHosts,
+    ASGIApp,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    bind_socket,
+    check_bind,
+    header_values,
+    own_host,
+    url_host,
+)
 from golem_forge.net.server import QuietConfig, QuietServer
 
 MOST_SESSIONS: Final = 64

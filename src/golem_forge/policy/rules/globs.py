@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from golem_forge.core.globs import GROUPS, HostGroup, named_group
 from golem_forge.core.globs import name_glob as name_glob
 from golem_forge.core.globs import path_glob as path_glob
 from golem_forge.core.globs import path_matches_glob as path_matches_glob
-from golem_forge.core.host_groups import GROUPS, HostGroup, named_group
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.network.registries import group_places, mirror_places

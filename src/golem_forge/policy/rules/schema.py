@@ -24,7 +24,7 @@ from golem_forge.config.schema import (
     value_that,
 )
 from golem_forge.config.yaml_file import YamlPath
-from golem_forge.core.host_groups import GROUPS
+from golem_forge.core.globs import GROUPS
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.policy.rules.globs import host_pattern, places_of_group

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from golem_forge.core.host_groups import GROUP_PREFIX
+from golem_forge.core.globs import GROUP_PREFIX
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.policy.shell.arguments import has_long, leading_options, names, plain_operands

@@ -25,7 +25,7 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
 
-from golem_forge.config.credentials_block import PLACEHOLDER, HostCredential, credential_parts, decoded_basic
+from golem_forge.config.sandbox_block import PLACEHOLDER, HostCredential, credential_parts, decoded_basic
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.events.redaction import Redactor, StreamRedactor

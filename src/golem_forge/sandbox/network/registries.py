@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
-from golem_forge.core.host_groups import HostGroup
+from golem_forge.core.globs import HostGroup
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
@@ -54,8 +54,8 @@ MIRRORS: Final = (
     ),
     MirrorVariables(
         HostGroup.NODE,
-        "npm_config_registry NPM_CONFIG_REGISTRY YARN_REGISTRY YARN_NPM_REGISTRY_SERVER COREPACK_NPM_REGISTRY"
-        " BUN_CONFIG_REGISTRY",
+        "npm_config_registry NPM_CONFIG_REGISTRY pnpm_config_registry PNPM_CONFIG_REGISTRY YARN_REGISTRY"
+        " YARN_NPM_REGISTRY_SERVER COREPACK_NPM_REGISTRY BUN_CONFIG_REGISTRY",
         "YARN_UNSAFE_HTTP_WHITELIST",
     ),
     MirrorVariables(

@@ -27,14 +27,13 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
 from golem_forge.core.diff import line_changes
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
-from golem_forge.sandbox.undo.coverage import UncoveredPath, ZoneCoverage, fold_uncovered
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
@@ -50,6 +49,7 @@ from golem_forge.sandbox.undo.zone_files import (
     unread_state,
 )
 from golem_forge.sandbox.walls.changes import ScanMark
+from golem_forge.sandbox.walls.model import UncoveredPath, ZoneCoverage, fold_uncovered
 from golem_forge.sandbox.walls.scan import ZoneScan, shared_scan
 from golem_forge.sandbox.zones import Zone
 

@@ -21,7 +21,7 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.effects import Mark, Verb
-from golem_forge.core.host_groups import GROUP_PREFIX
+from golem_forge.core.globs import GROUP_PREFIX
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars, process_link
 from golem_forge.sandbox.errors import one_line

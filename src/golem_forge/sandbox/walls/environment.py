@@ -21,8 +21,7 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.credentials_block import PROJECT_SECRETS
-from golem_forge.config.sandbox_block import VARIABLE_NAME
+from golem_forge.config.sandbox_block import PROJECT_SECRETS, VARIABLE_NAME
 from golem_forge.config.sandbox_block import variable_problem as variable_problem
 from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, refuse
 from golem_forge.config.yaml_file import YamlFile, YamlPath
@@ -57,8 +56,8 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
     elif job.hosts:  # without namespaces no proxy stands there
+        from golem_forge.sandbox.network.loopback import bypassing
         from golem_forge.sandbox.network.proxy import proxy_environment
-        from golem_forge.sandbox.network.services import bypassing
 
         direct = bypassing([grant for grant in job.hosts if grant.service])
         proxy = proxy_environment() | {"NO_PROXY": direct, "no_proxy": direct}
@@ -86,11 +85,12 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
 
 _NO_RETRIES: Final = {
     "npm_config_fetch_retries": "0",
+    "pnpm_config_fetch_retries": "0",
     "PIP_RETRIES": "0",
     "UV_HTTP_RETRIES": "0",
     "CARGO_NET_RETRY": "0",
 }
-"""Without a network nothing gets better by waiting: npm alone tries for more than a minute."""
+"""Without a network nothing gets better by waiting: npm and pnpm try for more than a minute."""
 
 
 def person_identity(environ: Mapping[str, str]) -> dict[str, str]:

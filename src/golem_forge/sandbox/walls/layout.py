@@ -17,7 +17,7 @@ import os
 import posixpath
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.handles import Parts, entry_stat
@@ -25,8 +25,10 @@ from golem_forge.sandbox.host import SYSTEM, is_below
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.model import Restriction, ShadowPlan
-from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 from golem_forge.sandbox.zones import Zone
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
 
 HOME: Final = "/home/forge"
 CACHE: Final = "/home/forge/.cache"

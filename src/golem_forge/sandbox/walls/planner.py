@@ -37,9 +37,9 @@ from golem_forge.sandbox.walls.bubblewrap import can_hide_mount_table, ripgrep_p
 from golem_forge.sandbox.walls.cache import cache_directory
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits, find_exits
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
-from golem_forge.sandbox.walls.masks import MOST_MASKS
 from golem_forge.sandbox.walls.model import Job, PathRule, ShadowPlan
 from golem_forge.sandbox.walls.restrictions import (
+    MOST_MASKS,
     ReadOnlyGit,
     ZoneRestrictions,
     named_paths,

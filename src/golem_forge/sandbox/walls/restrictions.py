@@ -7,12 +7,21 @@ masked one can move it where no scan looks; so each directory on the way is a mo
 
 Mounts cost time: past `MOST_MOUNTS` whole directories become read-only instead (`within_budget`), those with the
 deepest paths first. What is masked inside stays masked.
+
+Masks that are too many for bubblewrap are taken out of a layout, and put up by a program before the command starts.
+
+bubblewrap reads the whole mount table again for each mount: 100 masks take 25 ms, 900 take a second, and about 4,000
+are refused. `split_masks` takes them out where there are more than FEW; `put_up` starts `mask_child.py`, which enters
+the walls while their inner stage waits and needs 20 µs for each. Raises WALLS_UNAVAILABLE if the system refuses: the
+command must not start then.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from golem_forge.core.decisions import Verdict
@@ -21,10 +30,11 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.git.repository import NamedPath
 from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.paths import resolve_links
 from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
 from golem_forge.sandbox.target import FileKind, kind_of
-from golem_forge.sandbox.undo.coverage import UncoveredPath
+from golem_forge.sandbox.walls.layout import MaskedDirectory, MaskedFile, Mount, mounted_at
 from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import (
     PathRule,
@@ -32,12 +42,78 @@ from golem_forge.sandbox.walls.model import (
     Restriction,
     ShadowPlan,
     ShownPath,
+    UncoveredPath,
     is_masked,
     is_read_only,
 )
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.walls.zone_lease import missing_directories, self_contained
 from golem_forge.sandbox.zones import Zone
+
+FEW: Final = 100
+"""So many cost bubblewrap what the program takes to start (25 ms)."""
+MOST_MASKS: Final = 20_000
+"""In one layout: half a second. A kernel takes 100,000 mounts (`fs.mount-max`)."""
+_PATIENCE_S: Final = 30.0
+_PROGRAM: Final = Path(__file__).with_name("mask_child.py")
+
+Mask = MaskedFile | MaskedDirectory
+
+
+def split_masks(mounts: Iterable[Mount]) -> tuple[tuple[Mount, ...], tuple[Mask, ...]]:
+    """The layout without its masks, and the masks, where there are more than FEW. What a later mount covers needs no
+    mask: put up last, it would stand on what covers it."""
+    every = tuple(mounts)
+    if sum(isinstance(one, Mask) for one in every) <= FEW:
+        return every, ()
+    last = {place: index for index, one in enumerate(every) for place in mounted_at(one)}
+    masks = tuple(
+        one for index, one in enumerate(every) if isinstance(one, Mask) and not _is_covered(one.place, index, last)
+    )
+    return tuple(one for one in every if not isinstance(one, Mask)), masks
+
+
+def _is_covered(place: str, index: int, last: dict[str, int]) -> bool:
+    while place != "/":
+        place = os.path.dirname(place)
+        if last.get(place, -1) > index:
+            return True
+    return False
+
+
+async def put_up(pid: int, masks: Sequence[Mask]) -> None:
+    """In the walls of this process, whose command has not started."""
+    await asyncio.to_thread(_put_up, pid, masks)
+
+
+def _put_up(pid: int, masks: Sequence[Mask]) -> None:
+    import subprocess
+
+    places = (f"{'d' if isinstance(one, MaskedDirectory) else 'f'}{one.place}\0" for one in masks)
+    try:
+        done = subprocess.run(
+            isolated(str(_PROGRAM), str(pid)),
+            input="".join(places).encode("utf-8", "surrogateescape"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={},
+            cwd="/",
+            timeout=_PATIENCE_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _unavailable(len(masks), "it took too long") from None
+    if done.returncode != 0:
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        raise _unavailable(len(masks), lines[-1][:200] if lines else "no reason given")
+
+
+def _unavailable(count: int, why: str) -> SandboxError:
+    return walls_unavailable(
+        f"{count:,} paths could not be hidden ({why})",
+        "Try again if files of the zone changed meanwhile. Otherwise move secret files, sockets and FIFOs out of it.",
+    )
+
 
 _MUST_NOT_BE_LINKS = frozenset({GIT_FILE, ".forge"})
 

@@ -14,9 +14,14 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.credentials_block import PLACEHOLDER, TLS_PORT, HostCredential
-from golem_forge.config.sandbox_block import ResourceLimits, WallSettings
-from golem_forge.config.undo_block import UndoSettings
+from golem_forge.config.sandbox_block import (
+    PLACEHOLDER,
+    TLS_PORT,
+    HostCredential,
+    ResourceLimits,
+    UndoSettings,
+    WallSettings,
+)
 from golem_forge.core.calls import Leftover
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
@@ -28,9 +33,17 @@ from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.undo.coverage import Coverage
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
-from golem_forge.sandbox.walls.cache import BytecodeCache, cache_directory, kept_home, write_gitconfig
+from golem_forge.sandbox.walls.cache import (
+    BytecodeCache,
+    PackageCache,
+    cache_directory,
+    cache_variables,
+    is_look_due,
+    kept_home,
+    look_after,
+    write_gitconfig,
+)
 from golem_forge.sandbox.walls.environment import (
     Certificates,
     job_environment,
@@ -41,19 +54,17 @@ from golem_forge.sandbox.walls.environment import (
 )
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
-from golem_forge.sandbox.walls.masks import Mask, put_up, split_masks
-from golem_forge.sandbox.walls.model import HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
-from golem_forge.sandbox.walls.package_cache import PackageCache, cache_variables, is_look_due, look_after
+from golem_forge.sandbox.walls.model import Coverage, HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
+from golem_forge.sandbox.walls.restrictions import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
 from golem_forge.sandbox.zones import PlaceholderNotes
 from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.network.loopback import NamespaceHold
+    from golem_forge.sandbox.network.loopback import HostServices, NamespaceHold
     from golem_forge.sandbox.network.proxy import HostProxy
-    from golem_forge.sandbox.network.services import HostServices
     from golem_forge.sandbox.undo.zone_history import ZoneHistory
     from golem_forge.sandbox.walls.toolchains import VisibleToolchains
 
@@ -108,7 +119,7 @@ class _FullStart:
                 store = HeaderCredentials(self.job.credentials, person_environ(), told)
             self.proxy = HostProxy(named, upstream=user_proxy(person_environ()), credentials=store)
         if services := [grant for grant in self.job.hosts if grant.service]:
-            from golem_forge.sandbox.network.services import HostServices
+            from golem_forge.sandbox.network.loopback import HostServices
 
             self.services = HostServices(services, self.job.service_reached)
 

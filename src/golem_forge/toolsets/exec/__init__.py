@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 from golem_forge._version import __version__
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.host_groups import GROUP_PREFIX
+from golem_forge.core.globs import GROUP_PREFIX
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.rules.globs import group_targets, normal_host

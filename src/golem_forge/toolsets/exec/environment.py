@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
     from golem_forge.policy.facts import CommandFacts
     from golem_forge.sandbox.network.loopback import SessionLoopback
-    from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
-    from golem_forge.sandbox.walls.model import PathRule
+    from golem_forge.sandbox.walls.model import Coverage, PathRule, UncoveredPath
 
 PRIVATE_DIRECTORY: Final = "/home/forge"
 """Where commands of a worker without zones start: an empty private directory."""

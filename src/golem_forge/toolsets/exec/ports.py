@@ -23,8 +23,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import ToolResult
-from golem_forge.core.table import local_minute
-from golem_forge.core.text import one_line, shorten_middle
+from golem_forge.core.text import local_minute, one_line, shorten_middle
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, SessionParts, ToolContext
 from golem_forge.tools.factory import native_tool

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
-from golem_forge.core.host_groups import GROUP_PREFIX, GROUPS
+from golem_forge.core.globs import GROUP_PREFIX, GROUPS
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult

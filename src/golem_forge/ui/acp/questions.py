@@ -19,8 +19,8 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import one_line, shorten
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import MAX_REASON_CHARS, TRUST_QUESTIONS
+from golem_forge.events.serialization import Event
 from golem_forge.ui.acp.transport import ClientGone, Json, RpcError
 from golem_forge.ui.acp.updates import UpdateStream
 from golem_forge.ui.render.card import build_card

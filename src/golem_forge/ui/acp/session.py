@@ -33,9 +33,8 @@ from golem_forge.core.errors import ConfigError, ForgeError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line, shorten
-from golem_forge.events.envelope import Event
 from golem_forge.events.index import find_session
-from golem_forge.events.serialization import iso_now
+from golem_forge.events.serialization import Event, iso_now
 from golem_forge.mcp.client.trust_store import ServerTrustError
 from golem_forge.orchestrator.media import stored_picture
 from golem_forge.sandbox.errors import SandboxError

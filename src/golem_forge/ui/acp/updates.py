@@ -19,8 +19,8 @@ from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.invocation import PREFILL
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
-from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import ANSWER_REFUSED
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.card import approval_card
 from golem_forge.ui.render.lines import file_diffs, plain_text
 from golem_forge.ui.render.reports import TurnChanges, hook_text, review_text, rewound_text

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from golem_forge.core.table import cost_text
-from golem_forge.core.text import shorten, slash_command
+from golem_forge.core.text import cost_text, shorten, slash_command
 from golem_forge.ui.render.lines import Line, Style, change_counts, finite_number, line, mappings_in, one_line, to_text
 from golem_forge.ui.render.results import more_line
 

@@ -26,9 +26,9 @@ from golem_forge.agent.slash.parser import is_command
 from golem_forge.core.ids import new_id
 from golem_forge.core.regex import regex
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.media import stored_picture
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import answer_line

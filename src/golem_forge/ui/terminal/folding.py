@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.card import answer_line, approval_card, asked_because, full_card
 from golem_forge.ui.render.lines import DISPLAY_CUT, Line, one_line, wrapped_lines
 from golem_forge.ui.render.reports import session_line, walls_lines

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.core.table import cost_text
-from golem_forge.core.text import duration
-from golem_forge.events.envelope import Event
+from golem_forge.core.text import cost_text, duration
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.lines import fit_width, one_line, width_of
 from golem_forge.ui.terminal.tty import StyledLine, safe_text
 

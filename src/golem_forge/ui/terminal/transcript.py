@@ -17,7 +17,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from golem_forge.core.regex import regex
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.render.lines import Line, width_of, wrapped_lines
 from golem_forge.ui.render.results import text_body
 from golem_forge.ui.terminal.folding import CallFolds

@@ -29,7 +29,7 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.net.listen import AllowedHosts, bind_socket
+from golem_forge.net.guard import AllowedHosts, bind_socket
 from golem_forge.net.server import QuietServer
 from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation

@@ -29,6 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.net.guard import (
+    AllowedHosts,
     ASGIApp,
     Headers,
     Message,
@@ -46,7 +47,6 @@ from golem_forge.net.guard import (
     secret_hash,
     send_in_time,
 )
-from golem_forge.net.listen import AllowedHosts
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES
 from golem_forge.ui.web.sdk import BaseRoute, JSONResponse, Match, Request, Response, WebSocketDisconnect
 from golem_forge.ui.web.wire import ApiProblem, ApiRefusal

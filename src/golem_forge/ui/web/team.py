@@ -48,9 +48,9 @@ from golem_forge.storage.private_file import (
 )
 from golem_forge.team.accounts import SIGNED_IN
 from golem_forge.team.database import TeamError, complaints
+from golem_forge.team.dispatch import Rings, listen
 from golem_forge.team.live import LIVE_CHANNEL
 from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, all_people, find_person, token_hash
-from golem_forge.team.rings import Rings, listen
 from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_table import no_session
 from golem_forge.team.session_workspace import workspace_facts

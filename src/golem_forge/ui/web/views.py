@@ -22,8 +22,7 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.results import is_valid_kind
 from golem_forge.core.text import shorten
-from golem_forge.events.envelope import Event
-from golem_forge.events.serialization import encode_json
+from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.results import display_hints
 from golem_forge.ui.render.calls import call_subject
 from golem_forge.ui.render.card import card_view

@@ -58,9 +58,11 @@ from golem_forge.usertools.folder import (
     ProgramKind,
     ToolEntry,
     ToolProgram,
+    file_lock,
     find_entrypoint,
+    held_directory,
+    remove_tree,
 )
-from golem_forge.usertools.scratch import file_lock, held_directory, remove_tree
 
 StepReport = Callable[[str], None]
 """Takes what is done now that may take a while, for whoever waits."""

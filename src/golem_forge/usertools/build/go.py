@@ -37,8 +37,7 @@ from golem_forge.usertools.build.toolchain import (
     step_failure_text,
 )
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
-from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
-from golem_forge.usertools.scratch import file_lock
+from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR, file_lock
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import HostGrant

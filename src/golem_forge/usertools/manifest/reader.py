@@ -33,20 +33,12 @@ from golem_forge.usertools.manifest import (
     TestCase,
     ToolManifest,
 )
-from golem_forge.usertools.manifest.keys import (
-    check_argument_style,
-    check_variable,
-    read_calls,
-    read_env,
-    read_network,
-    read_parameters,
-    read_zones,
-    value_of,
-)
 from golem_forge.usertools.manifest.schema import (
     ManifestFault,
     ManifestProblems,
+    check_argument_style,
     check_json,
+    check_variable,
     choice,
     integer,
     items,
@@ -56,8 +48,14 @@ from golem_forge.usertools.manifest.schema import (
     one_line,
     parse_manifest,
     prose,
+    read_calls,
+    read_env,
+    read_network,
+    read_parameters,
+    read_zones,
     seconds,
     string,
+    value_of,
 )
 
 LONGEST_DESCRIPTION: Final = 1024

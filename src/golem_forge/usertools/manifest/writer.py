@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.config.schema import changed_fields
 from golem_forge.config.yaml_edit import compose, find_pair, find_value
-from golem_forge.config.yaml_reader import is_no_text
+from golem_forge.config.yaml_file import is_no_text
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.usertools.diagnostics import SharingError, Unusable

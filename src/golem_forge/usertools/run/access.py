@@ -26,8 +26,7 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_acc
 from golem_forge.sandbox.files import write_atomic
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
-from golem_forge.sandbox.undo.coverage import Coverage, UncoveredPath
-from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport, ShownPath, is_masked
+from golem_forge.sandbox.walls.model import Coverage, Level, PathRule, ProbeReport, ShownPath, UncoveredPath, is_masked
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone, ZoneRequest
 from golem_forge.storage.home import forge_home

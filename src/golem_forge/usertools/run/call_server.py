@@ -4,7 +4,7 @@ An async context manager around one run; `shown`, `env` and `path` go into the t
 JSON, `{token, name, words | args, json | value}`; the answer has the words and exit codes of `forge call`. Each call
 re-enters the one path as the tool's own: it is judged, approved and recorded by itself. A name that is not under
 `calls` and more than 200 calls are refused, which is recorded too. `{token, op, …}` asks what there is to call
-(`tools`, `describe`, `search`); of a program (`program_server`) it also gives its answer and reads long results.
+(`tools`, `describe`, `search`); of a program (`usertools.program`) it also gives its answer and reads long results.
 `ReplayingCallServer` makes no call at all: a tool finds it while its tests run, and is answered what was recorded, if
 anything was.
 
@@ -49,6 +49,7 @@ from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.cli_args import bind_options, words_as_tokens
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
+from golem_forge.usertools.folder import private_directory, remove_tree
 from golem_forge.usertools.run.interpreter import CALL_DIRECTORY
 from golem_forge.usertools.run.tool_values import (
     KeptHandles,
@@ -59,7 +60,6 @@ from golem_forge.usertools.run.tool_values import (
     replayed_answer,
     value_answer,
 )
-from golem_forge.usertools.scratch import private_directory, remove_tree
 
 AT_ONCE: Final = 16
 MOST_CALLS: Final = 200

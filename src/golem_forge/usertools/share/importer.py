@@ -43,9 +43,9 @@ from golem_forge.usertools.folder import FolderFiles, find_entrypoint, read_fold
 from golem_forge.usertools.manifest import MANIFEST_FILE, ToolManifest
 from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.manifest.writer import manifest_name, manifest_text, rename_manifest
-from golem_forge.usertools.share import git, reader
+from golem_forge.usertools.share import reader
 from golem_forge.usertools.share.archive import MAX_IMPORT_BYTES
-from golem_forge.usertools.share.reader import SourceReader, files_below, open_source, strip_top_folder
+from golem_forge.usertools.share.reader import SourceReader, files_below, newest_commit, open_source, strip_top_folder
 
 ImportCheck = Callable[[str, ToolManifest, FolderFiles], None]
 
@@ -184,7 +184,7 @@ def _update_source(record: share.LockRecord, home: ForgeHome, commit: str, acces
         raise SharingError(f"The record of '{record.name}' in tools.lock is not usable; import it again.")
     if commit:
         return replace(place, commit=share.check_commit(commit.removeprefix("@")))
-    return replace(place, commit=git.newest_commit(place.url, home, access))
+    return replace(place, commit=newest_commit(place.url, home, access))
 
 
 def _skill_entrypoint(new: FolderFiles, old: FolderFiles, name: str) -> str:

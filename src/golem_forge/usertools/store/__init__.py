@@ -34,7 +34,7 @@ from golem_forge.storage.home import HOME_ADVICE, ForgeHome
 from golem_forge.storage.private_file import create_private, locked
 from golem_forge.usertools.diagnostics import TOOL_NAME, DiagnosticCode
 from golem_forge.usertools.store import queries
-from golem_forge.usertools.store.records import (
+from golem_forge.usertools.store.queries import (
     MANUAL_AUTHOR,
     NOT_BUILT,
     UNKNOWN_VERSION,

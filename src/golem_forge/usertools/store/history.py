@@ -32,7 +32,7 @@ from golem_forge.usertools.manifest import MANIFEST_FILE
 from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.share import parse_source
 from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools.store.records import Author, AuthorKind, VersionRecord
+from golem_forge.usertools.store.queries import Author, AuthorKind, VersionRecord
 
 MOST_VERSIONS: Final = 50
 _SHORTEST_PREFIX: Final = 6

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from tests.deadlines import PATIENCE
 
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
+from golem_forge.events.serialization import Event
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web.api.openapi import all_operations, openapi_document
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.web.stream.history import MAX_PER_TYPE, LatestEvents
 
 

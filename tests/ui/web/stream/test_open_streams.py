@@ -6,7 +6,7 @@ import json
 import random
 from typing import Any
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.web.stream.open_streams import (
     KEPT_OUTPUT,
     MAX_OPEN,

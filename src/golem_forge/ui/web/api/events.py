@@ -18,8 +18,7 @@ from pydantic import Field
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
-from golem_forge.events.envelope import Event
-from golem_forge.events.serialization import encode_json
+from golem_forge.events.serialization import Event, encode_json
 from golem_forge.net.guard import declared_size
 from golem_forge.orchestrator.media import stored_picture
 from golem_forge.tools.threads import run_in_thread

@@ -36,7 +36,7 @@ from golem_forge.usertools.overview import (
     tool_details,
     undo_version,
 )
-from golem_forge.usertools.store.records import AuthorKind
+from golem_forge.usertools.store.queries import AuthorKind
 from golem_forge.usertools.workshop import Workshop
 
 _CHANGED: Final = "The folder changed after the page showed it; read it again, then agree."

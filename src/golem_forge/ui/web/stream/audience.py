@@ -12,7 +12,7 @@ from collections import deque
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.ui.web.stream.frames import Frame, bye_text
 from golem_forge.ui.web.stream.history import LatestEvents
 from golem_forge.ui.web.stream.open_streams import START_POSITION, OpenStream, OpenStreams, StreamPosition

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from golem_forge.events.envelope import Event
-from golem_forge.events.serialization import encode_json
+from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.views import event_with_view
 

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import Any, Final
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.events.envelope import Event
+from golem_forge.events.serialization import Event
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.markdown import MarkdownStream
 from golem_forge.ui.web.stream.frames import frame_text

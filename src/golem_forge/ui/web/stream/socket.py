@@ -20,9 +20,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import TypeAdapter
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.events.envelope import Event
 from golem_forge.events.model import REGISTRY
-from golem_forge.events.serialization import decode_json
+from golem_forge.events.serialization import Event, decode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import field_errors
 from golem_forge.ui.web.sdk import WebSocket, WebSocketDisconnect

@@ -22,13 +22,13 @@ from typing import Any, Final
 from golem_forge.core.ids import new_id
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal_reader import parse_line
+from golem_forge.events.serialization import Event
 from golem_forge.storage.private_file import make_private_dir, replacing, touch_private
-from golem_forge.team.answers import has_secret
 from golem_forge.team.database import TeamError
 from golem_forge.team.live import LIVE_CHANNEL, LiveReceiver
 from golem_forge.team.people import PersonStore
+from golem_forge.team.question_table import has_secret
 from golem_forge.team.rows import ENDED, OPEN, QuestionRow
 from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread

@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError, is_locked, journal_path, sessions_dir
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
+from golem_forge.events.serialization import Event
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.lines import file_diffs
 from golem_forge.ui.web.stream.audience import GOING_AWAY, MOVED, Audience

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from golem_forge.config.yaml_reader import YamlDocument, read_full_document, read_simple_document
+from golem_forge.config.yaml_file import YamlDocument, read_full_document, read_simple_document
 
 MANIFESTS = Path(__file__).parents[1] / "usertools" / "manifest" / "manifests"
 

@@ -10,8 +10,9 @@ import pytest
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls import landlock, listing, masks, planner, scan
+from golem_forge.sandbox.walls import landlock, listing, planner, restrictions, scan
 from golem_forge.sandbox.walls.model import Level, ProbeReport, RefusalReason
+from golem_forge.sandbox.walls.restrictions import FEW
 
 from .house import House, path_rule
 
@@ -45,7 +46,7 @@ def test_3000_fifos_at_the_root_hide_nothing_else(house: House) -> None:
     assert hidden is not None and hidden.why is RefusalReason.SEALED
 
 
-@pytest.mark.parametrize("count", [masks.FEW - 1, masks.FEW, masks.FEW + 1, 1500, 100 * masks.FEW])
+@pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, 1500, 100 * FEW])
 def test_keys_in_a_test_folder_are_masked_one_by_one(house: House, count: int) -> None:
     _keys(house.workspace / "certs", count)
     (house.workspace / "certs/index.txt").write_text("index\n")
@@ -135,12 +136,12 @@ def test_a_path_that_was_exchanged_meanwhile_stops_the_start(house: House, monke
     (house.workspace / "real").write_text(CANARY)
     walls = house.walls()
 
-    async def exchanged(pid: int, late: tuple[masks.Mask, ...]) -> None:
+    async def exchanged(pid: int, late: tuple[restrictions.Mask, ...]) -> None:
         (house.workspace / "certs/7.pem").unlink()
         (house.workspace / "certs/7.pem").symlink_to("../real")
         await put_up(pid, late)
 
-    put_up = masks.put_up
+    put_up = restrictions.put_up
     monkeypatch.setattr("golem_forge.sandbox.walls.walls.put_up", exchanged)
     with pytest.raises(SandboxError) as refused:
         house.run("touch ran; cat certs/7.pem", walls)
@@ -153,11 +154,11 @@ def test_a_directory_that_became_another_one_stops_the_start(house: House, monke
     _keys(house.workspace / "certs", 300)
     walls = house.walls()
 
-    async def renamed(pid: int, late: tuple[masks.Mask, ...]) -> None:
+    async def renamed(pid: int, late: tuple[restrictions.Mask, ...]) -> None:
         (house.workspace / "certs").rename(house.workspace / "moved")
         await put_up(pid, late)
 
-    put_up = masks.put_up
+    put_up = restrictions.put_up
     monkeypatch.setattr("golem_forge.sandbox.walls.walls.put_up", renamed)
     with pytest.raises(SandboxError, match="could not be hidden"):
         house.run("cat moved/*; touch ran", walls)

@@ -10,9 +10,9 @@ import pytest
 
 from golem_forge import ToolCall, tool
 from golem_forge.events.bus import EventBus
-from golem_forge.events.envelope import Event
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_reader import events_after, read
+from golem_forge.events.serialization import Event
 
 
 @tool(needs_approval=False)

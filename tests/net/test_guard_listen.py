@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.net.listen import AllowedHosts, bind_socket, is_host, is_loopback, url_host
+from golem_forge.net.guard import AllowedHosts, bind_socket, is_host, is_loopback, url_host
 
 
 def test_names_of_this_server() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
-from golem_forge.mcp.client.prompts import PromptCommand, prompt_commands, prompt_text
+from golem_forge.mcp.client.resources import PromptCommand, prompt_commands, prompt_text
 
 GREET = {
     "name": "greet",

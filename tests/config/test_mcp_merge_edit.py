@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from golem_forge.config import mcp_edit, yaml_edit
-from golem_forge.config.mcp_edit import add_server, remove_server
+from golem_forge.config import mcp_merge, yaml_edit
+from golem_forge.config.mcp_merge import add_server, remove_server
 from golem_forge.config.program import load_program
 from golem_forge.config.yaml_file import parse_yaml, read_yaml
 from golem_forge.core.errors import ConfigError
@@ -178,7 +178,7 @@ def test_what_somebody_else_wrote_meanwhile_is_not_lost(file: Path, monkeypatch:
         file.write_text("entry: theirs\n")
         return text
 
-    monkeypatch.setattr(mcp_edit, "put_entry", slowly)
+    monkeypatch.setattr(mcp_merge, "put_entry", slowly)
     with pytest.raises(ConfigError, match="was changed meanwhile"):
         add_server(file, "docs", DOCS)
     assert file.read_text() == "entry: theirs\n" and os.listdir(file.parent) == ["forge.yaml"]

@@ -19,7 +19,7 @@ from golem_forge.net.guard import secret_hash
 from golem_forge.team import quotas
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, OwnerStore, PersonStore, Role, add_person
-from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT, Quota, QuotaUnpriced, SessionSpending
+from golem_forge.team.projects import EACH, EVERYBODY, NO_LIMIT, Quota, QuotaUnpriced, SessionSpending
 from golem_forge.team.rows import ENDED, NewSession, StoredSession, program_id
 from golem_forge.team.runner import Runner, RunnerOptions
 from golem_forge.team.schedules import NewSchedule

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.sandbox.walls import layout, package_cache
+from golem_forge.sandbox.walls import cache, layout
+from golem_forge.sandbox.walls.cache import cache_variables, is_look_due, look_after
 from golem_forge.sandbox.walls.environment import show_certificates
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level
-from golem_forge.sandbox.walls.package_cache import cache_variables, is_look_due, look_after
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
@@ -116,14 +116,14 @@ def test_the_oldest_go_when_there_is_too_much(house: House, monkeypatch: pytest.
     (precious / "x").write_text("mine")
     (tree / "link").symlink_to(precious)
     (tree / "third" / "out").symlink_to(precious)
-    monkeypatch.setattr(package_cache, "LARGEST", 150_000)
+    monkeypatch.setattr(cache, "LARGEST", 150_000)
     look_after(str(tree))
     assert sorted(os.listdir(tree)) == ["first", "link", "second", "third"]
     assert not is_look_due(str(tree))
-    monkeypatch.setattr(package_cache, "LARGEST", 100_000)
+    monkeypatch.setattr(cache, "LARGEST", 100_000)
     look_after(str(tree))
     assert sorted(os.listdir(tree)) == ["link", "second", "third"]
-    monkeypatch.setattr(package_cache, "MOST_FILES", 2)
+    monkeypatch.setattr(cache, "MOST_FILES", 2)
     look_after(str(tree))
     assert "second" not in os.listdir(tree) and (precious / "x").read_text() == "mine"
     assert sorted(name for name in os.listdir(tree.parent) if name.startswith("removed")) == []
@@ -134,7 +134,7 @@ def test_what_is_closed_to_its_owner_goes_too(house: House, monkeypatch: pytest.
     made = "mkdir -p ~/.cache/go/a ~/.cache/shut && echo x > ~/.cache/go/a/x"
     run(house, f"{made} && chmod -R a-w ~/.cache/go; chmod 0 ~/.cache/shut")
     [tree] = caches(house)
-    monkeypatch.setattr(package_cache, "LARGEST", 1)
+    monkeypatch.setattr(cache, "LARGEST", 1)
     look_after(str(tree))
     assert os.listdir(tree) == []
 
@@ -164,7 +164,7 @@ def test_those_of_zones_that_are_gone_are_removed(house: House, monkeypatch: pyt
         walls = house.walls(ZoneSpec(name="workspace", path=place))
         used = Path(walls.as_command(Job(argv=("true",)), Level.FULL).cache).parent / "used"
         os.utime(used, (number, number))
-    monkeypatch.setattr(package_cache, "MOST_KEPT", 2)
+    monkeypatch.setattr(cache, "MOST_KEPT", 2)
     look_after(kept)
     left = [json.loads((each.parent / "zones.json").read_text())[0][0] for each in caches(house)]
     assert sorted(left) == sorted([str(house.workspace), str(house.root / "zone2")])
@@ -172,8 +172,8 @@ def test_those_of_zones_that_are_gone_are_removed(house: House, monkeypatch: pyt
 
 def test_a_bound_is_looked_at_by_commands_themselves(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     run(house, "mkdir ~/.cache/a; head -c 100000 /dev/zero > ~/.cache/a/x")
-    monkeypatch.setattr(package_cache, "LARGEST", 10_000)
-    monkeypatch.setattr(package_cache, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(cache, "LARGEST", 10_000)
+    monkeypatch.setattr(cache, "LOOK_EVERY_S", 0)
     assert run(house, "ls -A ~/.cache").text == ""
 
 

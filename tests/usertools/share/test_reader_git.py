@@ -18,8 +18,8 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
 from golem_forge.usertools.folder import read_folder
 from golem_forge.usertools.share import GitAccess, GitSource, archive, read_lock
-from golem_forge.usertools.share.git import GitCommand, GitOutputTooLarge, fetch_commit
 from golem_forge.usertools.share.importer import ImportedTool, import_tool
+from golem_forge.usertools.share.reader import GitCommand, GitOutputTooLarge, fetch_commit
 
 from .git_server import git_server
 

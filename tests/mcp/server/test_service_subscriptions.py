@@ -13,7 +13,7 @@ from mcp_types import ResourceUpdatedNotification
 from tests.deadlines import PATIENCE
 
 from golem_forge.agent.mcp_serve import SessionHost
-from golem_forge.mcp.server import subscriptions
+from golem_forge.mcp.server import service
 from golem_forge.mcp.server.host import ServedOffers
 
 from .conftest import Served, Serving
@@ -24,7 +24,7 @@ FILE = "forge://zone/workspace/file.txt"
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(subscriptions, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(service, "LOOK_SECONDS", 0.02)
     return
 
 
@@ -120,7 +120,7 @@ async def test_one_client_cannot_take_every_stream(serving: Serving) -> None:
             served.client("auto") as client,
             served.client("auto", other) as neighbour,
         ):
-            tasks = [asyncio.create_task(listen(client)) for _ in range(subscriptions.MOST_LISTENING_EACH)]
+            tasks = [asyncio.create_task(listen(client)) for _ in range(service.MOST_LISTENING_EACH)]
             for _ in tasks:
                 await opened.get()
             with pytest.raises(MCPError, match="at most 16 streams"):

@@ -19,8 +19,8 @@ from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import Job, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools import scratch
-from golem_forge.usertools.scratch import private_directory, program_directory, remove_tree, scratch_walls
+from golem_forge.usertools import folder
+from golem_forge.usertools.folder import private_directory, program_directory, remove_tree, scratch_walls
 
 FULL = ProbeReport(level=Level.FULL)
 needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="full walls need bubblewrap")
@@ -139,7 +139,7 @@ def test_a_tree_deeper_than_any_recursion_is_removed(home: ForgeHome) -> None:
 def test_what_a_killed_forge_had_in_use_goes_soon_and_what_lives_keeps_its_own(home: ForgeHome) -> None:
     other = (
         "import sys, time; from pathlib import Path; from golem_forge.storage.home import ForgeHome\n"
-        "from golem_forge.usertools.scratch import private_directory\n"
+        "from golem_forge.usertools.folder import private_directory\n"
         "with private_directory(ForgeHome(Path(sys.argv[1])), 'tests'):\n    print(flush=True)\n    time.sleep(60)\n"
     )
     parent = home.ensure("cache", "tests")
@@ -164,7 +164,7 @@ async def test_whatever_was_left_in_it_the_session_goes_on_and_a_cancel_does_not
         let_go.append(may_go.wait(20))
         remove_tree(directory)
 
-    monkeypatch.setattr(scratch, "remove_tree", slowly)
+    monkeypatch.setattr(folder, "remove_tree", slowly)
     asyncio.get_running_loop().call_later(0.1, may_go.set)
     async with program_directory(home, "tests") as directory:
         (directory / "file").write_text("x")

@@ -10,7 +10,7 @@ from golem_forge.agent.session import open_session
 from golem_forge.core.calls import Caller
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.server.tool_list import ExportedToolList, derived_annotations
+from golem_forge.mcp.server.clients import ExportedToolList, derived_annotations
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Remote, SourceKind, Tool
 

@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.config.mcp_expand import UnsetVariable, declared_secrets, expand_spec, expand_text
-from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
+from golem_forge.config.mcp_spec import (
+    AuthKind,
+    ServerAuth,
+    ServerSpec,
+    UnsetVariable,
+    declared_secrets,
+    expand_spec,
+    expand_text,
+)
 from golem_forge.core.errors import ForgeError
 
 CANARY = "canary-value-91"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.deadlines import within
 
-from golem_forge.config.mcp_json import JsonServers, read_mcp_json
+from golem_forge.config.mcp_blocks import JsonServers, read_mcp_json
 from golem_forge.config.mcp_merge import editor_of_scope, editor_scope
 from golem_forge.config.mcp_spec import is_server_name, server_name
 

@@ -1,0 +1,24 @@
+"""LazyModule: a module that is loaded when the first of its names is used.
+
+For libraries that take long to load and that few commands need. Type checkers see the import, Python sees this:
+
+    if TYPE_CHECKING:
+        from ruamel import yaml as ruamel
+    else:
+        ruamel = LazyModule("ruamel.yaml")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+
+class LazyModule:
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        """Asked for a name only once: the next time it is an attribute of this object."""
+        self.__dict__[name] = value = getattr(import_module(self._name), name)
+        return value
