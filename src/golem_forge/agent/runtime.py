@@ -535,7 +535,7 @@ class WorkerRuntime:
             self.switch_approval(ApprovalMode.AUTO_DENY, by)
 
     async def ask_directory_mode(self) -> None:
-        """Once a directory, at its first session: see `agent.directory_mode`."""
+        """Once a directory, at its first session: see `ask_directory_mode`."""
         if self.uses_directory_mode and self._asked.approval is None and self._ready.resumed is None:
             await ask_directory_mode(self)
 
