@@ -28,6 +28,9 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.credentials import HeaderCredentials
+from golem_forge.sandbox.network.loopback import HostServices
+from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 from golem_forge.sandbox.network.registries import person_mirrors
 from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
@@ -56,6 +59,7 @@ from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.model import Coverage, HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
+from golem_forge.sandbox.walls.probe import cached_report, probe_with_retry
 from golem_forge.sandbox.walls.restrictions import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
@@ -111,16 +115,11 @@ class _FullStart:
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
         if self.job.hosts:  # where all are services, the proxy still says of every other one that it is refused
             named = [grant for grant in self.job.hosts if not grant.service]
-            from golem_forge.sandbox.network.credentials import HeaderCredentials
-            from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
-
             store, told = None, self.job.credential_used
             if self.job.credentials and told is not None:
                 store = HeaderCredentials(self.job.credentials, person_environ(), told)
             self.proxy = HostProxy(named, upstream=user_proxy(person_environ()), credentials=store)
         if services := [grant for grant in self.job.hosts if grant.service]:
-            from golem_forge.sandbox.network.loopback import HostServices
-
             self.services = HostServices(services, self.job.service_reached)
 
     def plan(self) -> Callable[[], bool] | None:
@@ -618,14 +617,10 @@ def _network(job: Job) -> Network:
 
 async def probe_without_saving(cache: Path) -> ProbeReport:
     """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
-    from golem_forge.sandbox.walls.probe import cached_report, probe_with_retry
-
     return cached_report(cache) or await probe_with_retry(cache=None)
 
 
 async def _probe_and_save(cache: Path) -> ProbeReport:
-    from golem_forge.sandbox.walls.probe import probe_with_retry
-
     return await probe_with_retry(cache=cache)
 
 
