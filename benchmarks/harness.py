@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,3 +107,8 @@ async def _seconds_of(block: Block) -> float:
     if inspect.isawaitable(result):
         await result
     return perf_counter() - start
+
+
+def chromium_path() -> str | None:
+    names = ("chromium", "chromium-browser", "chromium-headless-shell")
+    return next(filter(None, map(shutil.which, names)), None)

@@ -14,7 +14,6 @@ import asyncio
 import gc
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.harness import Block, Pace, race_blocks
+from benchmarks.harness import Block, Pace, chromium_path, race_blocks
 from benchmarks.rows import Row, at_most, below, row
 from golem_forge.events.bus import EventBus
 from golem_forge.storage.home import ForgeHome
@@ -51,7 +50,7 @@ STATUS: Final = {"type": "info", "message": "compiling number one of the modules
 
 async def rows(pace: Pace) -> list[Row]:
     found = [*[await _to_pages(pages, pace) for pages in PAGES], await _idle()]
-    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    browser = chromium_path()
     if browser is None:
         print("no Chromium here: the time to the pixel is not measured", file=sys.stderr)
         return found

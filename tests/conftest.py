@@ -17,9 +17,6 @@ import pytest
 from . import disks, known_walls, machine, ready
 
 _numbers = itertools.count()
-_WAYS_OUT = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")]
-_WAYS_OUT += [name.lower() for name in _WAYS_OUT]
-"""A proxy of this machine's is none of the tests' business."""
 FEW, MANY = 25, 400
 """Generated examples of a test that says no number of its own: in `make test`, and in `make test-long`."""
 pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
@@ -103,7 +100,12 @@ def _length(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of tests stay as long as the run: looking for rubbish among them again and again finds nothing."""
+    """What holds for every test is put in place once: for each of thousands, it took as long as many a test.
+
+    And the tests stay as long as the run: looking for rubbish among them again and again finds nothing."""
+    machine.forget_model_servers()
+    machine.read_rules_at_once()
+    machine.answer_for_directories()
     gc.freeze()
     gc.enable()
 
@@ -115,8 +117,6 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     home.mkdir(mode=0o700, parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("FORGE_HOME", str(home / ".forge"))
-    for name in _WAYS_OUT:
-        monkeypatch.delenv(name, raising=False)
     return home
 
 
@@ -147,21 +147,6 @@ def tried_walls(meeting: Path) -> Path:
 def walls_are_known(tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """See known_walls. Tests of the trying itself replace this by nothing."""
     known_walls.told(tried_walls, monkeypatch.setattr)
-
-
-@pytest.fixture(autouse=True)
-def no_model_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.forget_model_servers(monkeypatch.setattr)
-
-
-@pytest.fixture(autouse=True)
-def rules_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.read_rules_at_once(monkeypatch.setattr)
-
-
-@pytest.fixture(autouse=True)
-def directories_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.answer_for_directories(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import os
 import socket
-from collections.abc import Callable
 from typing import Any
 
 _KEPT = {
@@ -24,9 +23,9 @@ NEW_DIRECTORY = "FORGE_TEST_NEW_DIRECTORY"
 """In the environment of a command: its directory is one that nobody was asked about yet."""
 
 
-def answer_for_directories(replace: Callable[[Any, str, Any], None] = setattr) -> None:
+def answer_for_directories() -> None:
     """The person was asked once how Forge works in each directory, and said: ask before each change. Tests of that
-    question set NEW_DIRECTORY. `replace`: as `setattr`."""
+    question set NEW_DIRECTORY."""
     from golem_forge.agent import directory_mode
 
     is_answered = directory_mode.is_answered
@@ -34,7 +33,7 @@ def answer_for_directories(replace: Callable[[Any, str, Any], None] = setattr) -
     def answered(*place: Any) -> bool:
         return NEW_DIRECTORY not in os.environ or is_answered(*place)
 
-    replace(directory_mode, "is_answered", answered)
+    directory_mode.is_answered = answered  # type: ignore[assignment]
 
 
 def forget_environment() -> None:
@@ -44,18 +43,18 @@ def forget_environment() -> None:
             del os.environ[name]
 
 
-def forget_model_servers(replace: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Nobody listens on the usual ports of model servers. `replace`: as `setattr`."""
+def forget_model_servers() -> None:
+    """Nobody listens on the usual ports of model servers."""
     from golem_forge.agent.model import local_servers
 
-    replace(local_servers, "LOCAL_PORTS", ())
+    local_servers.LOCAL_PORTS = ()  # type: ignore[misc,assignment]
 
 
-def read_rules_at_once(replace: Callable[[Any, str, Any], None] = setattr) -> None:
+def read_rules_at_once() -> None:
     """A call that touches nothing sees the rules as they are too, however soon after their file was written."""
     from golem_forge.policy.rules import book
 
-    replace(book, "CHECK_EVERY", 0.0)
+    book.CHECK_EVERY = 0.0  # type: ignore[misc]
 
 
 _FIRST_PORT, _PORTS = 10_000, 20_000

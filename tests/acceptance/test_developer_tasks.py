@@ -57,7 +57,8 @@ WATCHES = (
     "require('fs').watch('.', () => { console.log('seen'); process.exit(0) }); require('fs').writeFileSync('a', '1')"
 )
 DATABASE = "c = sqlite3.connect('t.db'); c.execute('create table t as select 42'); print(*c.execute('select * from t'))"
-CCACHE = "ccache cc -c hello.c && ccache cc -c hello.c && ccache -s | grep -c Hits:"
+HITS = "ccache --print-stats | awk '/_cache_hit/ {n += $2} END {print n}'"
+CCACHE = f"ccache cc -c hello.c && ccache cc -c hello.c && {HITS}"
 WORKTREE = (
     "git worktree add -q side && cd side && touch b && git add b && git commit -qm side && git log -1 --format=%s"
 )

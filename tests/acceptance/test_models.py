@@ -453,6 +453,15 @@ def test_a_small_model_that_claims_what_no_call_did_is_asked_once(desk: Desks) -
     assert [(each.tool, each.status) for each in place.calls()] == [("write_file", "success")]
 
 
+def test_a_small_model_that_calls_what_is_no_tool_reads_which_there_are(desk: Desks) -> None:
+    claim = 'I wrote the file.\n\n```json\n{"name": "save", "arguments": {"path": "x.txt"}}\n```'
+    with WireServer([WireTurn(say=claim), WireTurn(say="I cannot.")]) as server:
+        place = with_local(desk({}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "write x.txt")
+    asked = server.requests[1].body["messages"][-1]["content"]
+    assert ran.out == "I cannot.\n" and "there is no such tool; yours are " in asked and ", grep_files" in asked
+
+
 FOLDER = "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"
 
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from pwd import getpwuid
 from typing import Any
 
 import pytest
@@ -45,7 +47,9 @@ def project(tmp_path: Path, own_home: Path, index: Index, monkeypatch: pytest.Mo
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", f"http://ada:canary-password@{index.host}/simple")
     monkeypatch.setenv("PIP_TRUSTED_HOST", index.host)
-    monkeypatch.setenv("npm_config_registry", f"http://{index.host}/npm/")
+    for name in ("npm_config_registry", "pnpm_config_registry", "YARN_NPM_REGISTRY_SERVER"):
+        monkeypatch.setenv(name, f"http://{index.host}/npm/")
+    monkeypatch.setenv("YARN_UNSAFE_HTTP_WHITELIST", index.host.partition(":")[0])
     root = tmp_path / "project"
     root.mkdir()
     monkeypatch.chdir(root)
@@ -77,7 +81,22 @@ async def session(project: Path) -> AsyncIterator[Session]:
 
 
 async def run(session: Session, cmd: str, *network: str) -> Outcome:
-    return await session.call("exec_command", {"cmd": cmd, "network": list(network), "yield_time_ms": 30_000})
+    """To its end, however busy the machine is: then the outcome is that of the last look."""
+    outcome = await session.call("exec_command", {"cmd": cmd, "network": list(network), "yield_time_ms": 30_000})
+    while (still := re.search(r"Running: session (\d+)", outcome.text)) is not None:
+        outcome = await session.call("write_stdin", {"session_id": int(still[1]), "yield_time_ms": 30_000})
+    return outcome
+
+
+async def test_pip_of_pyenv_installs_and_its_exit_code_is_that_of_pip(project: Path, index: Index) -> None:
+    """Through the shim, whose hook writes all shims anew after an install: that cannot be done inside."""
+    root = Path(os.environ.get("PYENV_ROOT") or Path(getpwuid(os.getuid()).pw_dir, ".pyenv"))
+    if not (root / "shims" / "pip").exists():
+        pytest.skip("pyenv is not installed")
+    index.wheel("tiny", {"tiny.py": ""})
+    async with open_session(project, approval="approve_all") as session:
+        outcome = await run(session, f"{root}/shims/pip install --target out tiny && ls out/tiny.py", "group:python")
+    assert outcome.status is Status.SUCCESS and outcome.text.endswith("out/tiny.py\n"), outcome.text
 
 
 async def test_pip_installs_from_the_persons_mirror_and_sees_no_password(session: Session, index: Index) -> None:
@@ -152,7 +171,18 @@ async def test_the_second_yarn_install_downloads_nothing(session: Session, proje
     (project / "package.json").write_text(json.dumps({"name": "app", "dependencies": {"tiny": "1.0.0"}}))
     (project / ".yarnrc").write_text(f'registry "http://{index.host}/npm/"\n')
     for _ in range(2):
-        install = "rm -rf node_modules; yarn install --silent && node -p 'require(\"tiny\")'"
+        install = "rm -rf node_modules; yarn install && yarn node -p 'require(\"tiny\")' | grep 42"
+        outcome = await run(session, install, "group:node")
+        assert outcome.status is Status.SUCCESS and outcome.text.rstrip().endswith("42"), outcome.text
+    assert index.downloads(".tgz") == 1
+
+
+async def test_the_second_pnpm_install_downloads_nothing(session: Session, project: Path, index: Index) -> None:
+    need("pnpm")
+    index.node_package("tiny", {"index.js": "module.exports = 42\n"})
+    (project / "package.json").write_text(json.dumps({"name": "app", "dependencies": {"tiny": "1.0.0"}}))
+    for _ in range(2):
+        install = "rm -rf node_modules; pnpm install && node -p 'require(\"tiny\")'"
         outcome = await run(session, install, "group:node")
         assert outcome.status is Status.SUCCESS and outcome.text.rstrip().endswith("42"), outcome.text
     assert index.downloads(".tgz") == 1
@@ -175,8 +205,6 @@ async def test_the_second_go_build_downloads_nothing(
     async with open_session(project, approval="approve_all") as session:
         for _ in range(2):
             outcome = await run(session, "go mod tidy && go list -m all", "group:go")
-            while "Running: session" in outcome.text:
-                outcome = await session.call("write_stdin", {"session_id": 1, "yield_time_ms": 30_000})
             assert outcome.status is Status.SUCCESS and "example.test/tiny v1.0.0" in outcome.text, outcome.text
     assert index.downloads(".zip") == 1
 
@@ -198,17 +226,18 @@ async def test_two_sessions_install_at_the_same_time(project: Path, index: Index
 async def test_an_install_without_network_says_which_group_to_ask_for(session: Session, index: Index) -> None:
     need("pip")
     outcome = await run(session, PIP_INSTALL)
-    assert outcome.status is Status.EXECUTION_FAILED
+    assert outcome.status is Status.EXECUTION_FAILED, outcome.text
     assert """to install packages, name "group:python" in 'network'""" in outcome.text
     assert (await run(session, "echo no such host; false")).text.count("name hosts in 'network'") == 1
     by_host = await run(session, "echo getaddrinfo ENOTFOUND registry.npmjs.org; false")
     assert '"group:node"' in by_host.text
 
 
-async def test_npm_without_network_does_not_try_for_a_minute(session: Session, project: Path) -> None:
+@pytest.mark.parametrize("cmd", ["npm install tiny --no-audit", "pnpm add tiny"])
+async def test_without_network_it_does_not_try_for_a_minute(session: Session, project: Path, cmd: str) -> None:
     """It ends while the call waits for it, so that its result says what to ask for."""
-    need("npm")
-    outcome = await run(session, "npm install tiny --no-audit")
+    need(cmd.split()[0])
+    outcome = await run(session, cmd)
     assert outcome.status is Status.EXECUTION_FAILED and 'name "group:node" in' in outcome.text, outcome.text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import urllib.error
 import urllib.request
@@ -93,6 +94,20 @@ async def test_a_server_of_one_call_answers_the_next(session: Any) -> None:
     assert await fetch(session, "http://localhost:3000/b") == "hello /b\n"
     by_program = await session.call("shell", {"command": "python3 client.py http://127.0.0.1:3000/c"})
     assert by_program.result.value["stdout"] == "hello /c\n"
+
+
+async def test_a_program_of_run_code_has_a_loopback_of_its_own(session: Any) -> None:
+    """As user tools, tool modules, servers, hooks and builds have: only the plans of commands hand the session's on."""
+    await serve(session, 3000)
+    code = "import socket\nprint(socket.socket().connect_ex(('127.0.0.1', 3000)) == 0)"
+    outcome = await session.call("run_code", {"code": code})
+    assert outcome.status is Status.SUCCESS, outcome.error
+    assert "False" in outcome.result.text.splitlines(), outcome.result.text
+    source = Path(__file__).parents[2] / "src" / "golem_forge"
+    givers = [
+        path for path in source.rglob("*.py") if re.search(r"loopback=.*environment\.loopback\(", path.read_text())
+    ]
+    assert {path.name for path in givers} == {"command_plan.py", "shell_plan.py"}
 
 
 async def test_nobody_on_the_host_reaches_it(session: Any) -> None:

@@ -39,6 +39,7 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import sha256_hex, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
+from golem_forge.core.text import display_name
 from golem_forge.orchestrator.media import with_handles
 from golem_forge.tools.context import ModelNotes
 from golem_forge.tools.results import text_for_model
@@ -48,7 +49,7 @@ INTERRUPTED_TEXT: Final = "[Interrupted]"
 USER_INTERRUPTED: Final = "The user interrupted before these finished."
 _COMMAND_TOOL: Final = "exec_command"
 _CALL_BEHIND_WORDS: Final = (
-    "Nothing was run: your message ends with a call of {} behind other words. To make a call, send it alone, without "
+    "Nothing was run: your message ends with a call of {} behind other words{}. To make a call, send it alone, without "
     "words beside it. Until then nothing is read or changed."
 )
 USER_CUT_IN: Final = "The user interrupted before this was finished."
@@ -149,7 +150,7 @@ class Loop:
                 continue
             if (unsent := self.dialogue.last_unsent) and not asked:
                 asked = True
-                self.dialogue.history.add(UserMessage(text=_CALL_BEHIND_WORDS.format(unsent), kind="note"))
+                self.dialogue.history.add(UserMessage(text=self._call_behind_words(unsent), kind="note"))
                 continue
             if worker.output_schema is None:
                 return response.text
@@ -161,6 +162,12 @@ class Loop:
             repaired = True
             self.dialogue.history.add(UserMessage(text=repair_request(problem), kind="note"))
         raise _RunEnded(RunStatus.LIMIT, f"Maximum iterations ({worker.max_iterations}) exceeded")
+
+    def _call_behind_words(self, tool: str) -> str:
+        tools = self.scope.model_tools
+        known = ", ".join(offer.name for offer in tools.offers())
+        unknown = "" if tools.schema_of(tool) else f", and there is no such tool; yours are {known}"
+        return _CALL_BEHIND_WORDS.format(display_name(tool), unknown)
 
     async def _run_calls(self, response: AssistantMessage, repetition: Repetition, begun: OpenTurn) -> None:
         """`begun`: with the results of calls that were made before this process took over."""

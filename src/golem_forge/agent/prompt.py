@@ -56,8 +56,8 @@ _WALLS: Final = {
 }
 _MAX_NAMED: Final = 20
 _CALL_FIRST: Final = """\
-Begin with a call: read what the task is about before you say anything of it or change it. Send a call alone, without
-words beside it; its result comes next. What no call has done is not done: claim nothing else."""
+Begin with a call: read all that the task is about before you say anything of it or change it. Send calls alone, without
+words beside them; the results come next. Go on with calls until the task is done. What no call has done is not done."""
 """Small models tell what they would do, and that they did it."""
 _MAKING_TOOLS: Final = """\
 ## Tools of the person's own

@@ -48,7 +48,7 @@ MODEL_TEXTS: Final[Mapping[str, ToolText]] = {
     "list_files": ToolText("List one directory."),
     "file_exists": ToolText("Tell whether a path exists, and what it is."),
     "file_info": ToolText("Size, time, mode, media type, lines and SHA-256 of a file."),
-    "write_file": ToolText("Create a file or replace its whole content."),
+    "write_file": ToolText("Create a file, or replace all of one that you have read: what you leave out is lost."),
     "delete_file": ToolText("Delete one file or link."),
     "exec_command": ToolText(
         "Run a shell script in the walls. What still runs after `yield_time_ms` goes on as a session for write_stdin.",

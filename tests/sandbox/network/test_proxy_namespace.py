@@ -28,6 +28,7 @@ async def here(host: str, port: int) -> tuple[str, ...]:
 def test_both_spellings_name_the_proxy_and_nothing_goes_round_it() -> None:
     address = f"http://127.0.0.1:{PROXY_PORT}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+    names += ("YARN_HTTPS_PROXY",)  # yarn from version 2 on reads no other
     assert proxy_environment() == {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
 
 

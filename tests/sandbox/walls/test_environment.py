@@ -52,6 +52,7 @@ def test_what_commands_declare() -> None:
         "FORGE_WALLS": "full",
         "FORGE_NETWORK": "off",
         "npm_config_fetch_retries": "0",
+        "pnpm_config_fetch_retries": "0",
         "PIP_RETRIES": "0",
         "UV_HTTP_RETRIES": "0",
         "CARGO_NET_RETRY": "0",

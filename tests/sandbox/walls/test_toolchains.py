@@ -189,6 +189,13 @@ def test_credentials_in_shown_directories_are_masked(machine: Machine) -> None:
     }
 
 
+def test_the_hook_of_pyenv_that_writes_shims_after_an_install_is_not_there(machine: Machine) -> None:
+    """Its root is read-only inside: the hook would fail, and with it a `pip install` that succeeded."""
+    machine.on_path(machine.make(".pyenv/shims/", ".pyenv/pyenv.d/exec/pip-rehash/pip", ".pyenv/libexec/pyenv").parent)
+    machine.on_path(machine.home / ".pyenv" / "shims")
+    assert machine.find().masked == (str(machine.home / ".pyenv/pyenv.d/exec/pip-rehash"),)
+
+
 def test_credentials_are_masked_wherever_links_lead_to_them(machine: Machine, tmp_path: Path) -> None:
     real = tmp_path / "data" / "cargo"
     (real / "registry").mkdir(parents=True)

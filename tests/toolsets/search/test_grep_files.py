@@ -71,14 +71,21 @@ async def test_lines_in_path_order_cut_at_500(call: Any, engine: str, workspace:
     assert result.value["matches"][2] == {"path": "/workspace/b.txt", "number": 1, "text": "needle one"}
 
 
+async def test_a_longer_list_of_lines_ends_with_their_number(call: Any, engine: str, workspace: Path) -> None:
+    write(workspace / "a.txt", "needle\n" * 7)
+    assert (await found(call, mode="lines"))[6:] == ["/workspace/a.txt:7: needle", "[7 lines match]"]
+    assert (await found(call, mode="lines", limit=6))[5:] == ["/workspace/a.txt:6: needle", MORE]
+
+
 async def test_lines_stop_at_the_limit(call: Any, engine: str, workspace: Path) -> None:
     for number in range(40):
         write(workspace / f"{number:02}.txt", "needle\n" * 50)
     shown = await found(call, mode="lines", limit=51)
     assert shown[:50] == [f"/workspace/00.txt:{number}: needle" for number in range(1, 51)]
     assert shown[50:] == ["/workspace/01.txt:1: needle", MORE]
-    assert len(await found(call, mode="lines", limit=2000)) == 2000
-    assert len(await found(call, "needle", path="00.txt", mode="lines", limit=50)) == 50
+    whole = await found(call, mode="lines", limit=2000)
+    assert whole[1999:] == ["/workspace/39.txt:50: needle", "[2000 lines match]"]
+    assert (await found(call, "needle", path="00.txt", mode="lines", limit=50))[50:] == ["[50 lines match]"]
 
 
 async def test_t44_no_match(call: Any, engine: str, workspace: Path) -> None:

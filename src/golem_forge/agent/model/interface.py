@@ -116,7 +116,7 @@ class Completed:
     note: str = ""
     """What a person is told of how it was read."""
     unsent: str = ""
-    """The tool of a call that stands as text behind words: it was not taken, and the model may have meant it."""
+    """The tool, known or not, of a call that stands as text behind words: it was not taken, but may be meant."""
 
 
 ModelEvent = TextDelta | ThinkingDelta | UsageSoFar | Completed

@@ -73,13 +73,14 @@ def read_text_calls(text: str, may_call: Callable[[str], bool]) -> tuple[tuple[s
     return tuple(calls) if calls and all(may_call(name) for name, _ in calls) else ()
 
 
-def unsent_call(text: str, may_call: Callable[[str], bool]) -> str:
-    """The tool of the call, in a fence or a tag, that a text ends with; empty: there is none."""
+def unsent_call(text: str) -> str:
+    """The tool, known or not, of the call that a text ends with; empty: it ends otherwise."""
+    text = text.strip()
     if len(text) > LONGEST:
         return ""
     begins = [found.start() for found in _BEGIN_OF_CALL.finditer(text)]
     for begin in begins[-_BEGINS_TRIED:]:
-        if calls := read_text_calls(text[begin:], may_call):
+        if begin and (calls := read_text_calls(text[begin:], bool)):
             return calls[0][0]
     return ""
 
@@ -217,13 +218,11 @@ def with_text_calls(completed: Completed, request: Request) -> Completed:
     if message.calls or completed.finish is not Finish.STOP or not request.tools:
         return completed
     schemas: Mapping[str, Any] = {offer.name: offer.schema for offer in request.tools}
-
-    def may_call(name: str) -> bool:
-        return name in schemas or bool(request.schema_of and request.schema_of(name))
-
-    found = read_text_calls(message.text, may_call)
+    found = read_text_calls(
+        message.text, lambda name: name in schemas or bool(request.schema_of and request.schema_of(name))
+    )
     if not found:
-        unsent = unsent_call(message.text, may_call)
+        unsent = unsent_call(message.text)
         return replace(completed, unsent=unsent) if unsent else completed
     calls = tuple(RequestedCall(id=f"call_{new_id()}", name=name, args=args) for name, args in found)
     named = ", ".join(dict.fromkeys(call.name for call in calls))

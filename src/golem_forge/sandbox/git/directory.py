@@ -64,6 +64,7 @@ class GitDir:
         self._packed: tuple[Stamp | None, dict[str, str]] = (None, {})
         self._listed: dict[str, tuple[int, dict[str, os.stat_result]]] = {}
         """Of directories of objects: the time of change, and what is in it."""
+        self._looked_for_stale = 0
 
     def stamp(self, path: str) -> Stamp | None:
         """Of a regular file; None for anything else."""
@@ -135,10 +136,13 @@ class GitDir:
 
     def remove_stale(self) -> None:
         """Locks and files of a Forge that was killed while it wrote here. Each lock of ours is a second name of a file
-        of ours beside it; nobody else's is."""
+        of ours beside it; nobody else's is. Looked for once in the time after which they count as stale."""
+        before = time.time_ns() - _STALE_NS
+        if before < self._looked_for_stale:
+            return
+        self._looked_for_stale = before + _STALE_NS
         for folder, _ in list(self.folders("")):
             names = self.names(folder)
-            before = time.time_ns() - _STALE_NS
             ours = {one.st_ino for name, one in names.items() if _OURS.fullmatch(name) and one.st_ctime_ns < before}
             for name, found in names.items():
                 if found.st_ino in ours:

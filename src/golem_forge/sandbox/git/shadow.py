@@ -276,7 +276,9 @@ class GitShadow:
                     if name.endswith((".lock", ".tmp")):
                         shadow.clear(f"{folder}/{name}" if folder else name)
             for side in self._sides.values():
-                for path, _ in side.store.objects():
+                found = list(side.store.objects())
+                side.crowded = len(found) > _MOST_STORED or sum(info.st_size for _, info in found) > _LARGEST_STORE
+                for path, _ in found:
                     if path.rpartition("/")[2].startswith("tmp_") or path.endswith(".lock"):
                         side.store.clear(path)
 
@@ -369,8 +371,11 @@ class GitShadow:
             moved = self._moved.setdefault(prefix, {})
             for name, (old, new) in one.moved.items():
                 moved[name] = (moved.get(name, (old, new))[0], new)
-            if begins and not (one.locked_paths or one.postponed):
-                _empty_large(side.store)
+            if begins and side.crowded and not (one.locked_paths or one.postponed):
+                # What it holds, the user's repository has too, but for what nothing names.
+                for name in side.store.names().keys() - {"info"}:
+                    side.store.clear(name)
+                side.crowded = False
         if locked and not state.told.get(_LOCKED):
             text = f"Another git holds the lock of {', '.join(locked[:5])}: it is carried over with the next command."
             self._pending.append(Leftover(kind="git_files", severity=Severity.WARNING, text=text))
@@ -639,15 +644,6 @@ def _settings(git: GitDir) -> list[GitSetting]:
         with contextlib.suppress(ValueError):
             found += read_config((git.read(name) or b"").decode("utf-8", "surrogateescape"))
     return found
-
-
-def _empty_large(store: GitDir) -> None:
-    """Everything was carried over: what a store holds, the user's repository has too, but for what nothing names."""
-    found = list(store.objects())
-    if len(found) > _MOST_STORED or sum(info.st_size for _, info in found) > _LARGEST_STORE:
-        for name in store.names():
-            if name != "info":
-                store.clear(name)
 
 
 def _carry_lfs(side: GitSides, state: SyncState) -> Iterator[Leftover]:

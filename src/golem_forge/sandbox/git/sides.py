@@ -95,6 +95,8 @@ class GitSides:
     weak_times: bool = False
     """The user's settings make git believe times that anybody can set."""
 
+    crowded: bool = False
+    """The store holds so much that it is emptied before the next command."""
     _listed: dict[str, tuple[Stamp, bytes]] = field(default_factory=dict)
 
     def listed(self, path: str, only: Collection[bytes] | None = None) -> bytes:

@@ -411,12 +411,15 @@ PROXY_PORT: Final = 3128
 _PATIENCE: Final = 10.0
 _CHILD_PROGRAM: Final = Path(__file__).with_name("namespace_child.py")
 _VARIABLES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+_YARN_VARIABLE: Final = "YARN_HTTPS_PROXY"
+"""Yarn from version 2 on reads no other. Its sister for http is left out: Yarn knows no NO_PROXY, and a registry by
+plain http is a service of this computer, which is there without the proxy."""
 
 
 def proxy_environment(port: int = PROXY_PORT) -> dict[str, str]:
     """What tells programs of the proxy. Both spellings, because programs read one or the other."""
     address = f"http://127.0.0.1:{port}"
-    names = [*_VARIABLES, *(name.lower() for name in _VARIABLES)]
+    names = [*_VARIABLES, *(name.lower() for name in _VARIABLES), _YARN_VARIABLE]
     return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
 
 

@@ -54,8 +54,8 @@ MIRRORS: Final = (
     ),
     MirrorVariables(
         HostGroup.NODE,
-        "npm_config_registry NPM_CONFIG_REGISTRY YARN_REGISTRY YARN_NPM_REGISTRY_SERVER COREPACK_NPM_REGISTRY"
-        " BUN_CONFIG_REGISTRY",
+        "npm_config_registry NPM_CONFIG_REGISTRY pnpm_config_registry PNPM_CONFIG_REGISTRY YARN_REGISTRY"
+        " YARN_NPM_REGISTRY_SERVER COREPACK_NPM_REGISTRY BUN_CONFIG_REGISTRY",
         "YARN_UNSAFE_HTTP_WHITELIST",
     ),
     MirrorVariables(

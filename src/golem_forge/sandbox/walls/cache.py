@@ -262,6 +262,7 @@ def cache_variables(tree: str, toolchains: Mapping[str, str], *, hosts: bool) ->
     variables = {
         "npm_config_cache": f"{CACHE}/npm",
         "YARN_GLOBAL_FOLDER": f"{CACHE}/yarn-berry",
+        "pnpm_config_store_dir": f"{CACHE}/pnpm",  # else below node_modules, and gone with it
         "UV_LINK_MODE": "copy",  # a hard link cannot lead into a zone
     }
     for name, folder, fetched in (("CARGO_HOME", "cargo", "cargo/registry"), ("GOMODCACHE", "go-mod", "go-mod/cache")):

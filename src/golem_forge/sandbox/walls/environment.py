@@ -84,11 +84,12 @@ def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) ->
 
 _NO_RETRIES: Final = {
     "npm_config_fetch_retries": "0",
+    "pnpm_config_fetch_retries": "0",
     "PIP_RETRIES": "0",
     "UV_HTTP_RETRIES": "0",
     "CARGO_NET_RETRY": "0",
 }
-"""Without a network nothing gets better by waiting: npm alone tries for more than a minute."""
+"""Without a network nothing gets better by waiting: npm and pnpm try for more than a minute."""
 
 
 def person_identity(environ: Mapping[str, str]) -> dict[str, str]:

@@ -139,7 +139,7 @@ class _Search:
     def show_manager(self, manager: VersionManager, root: str) -> None:
         for part in manager.show:
             self._show(os.path.join(root, part) if part else root)
-        self._credentials |= {f"{root}/{name}": None for name in manager.credentials}
+        self._credentials |= {f"{root}/{name}": None for name in manager.masked}
         if manager.links:
             for target in _links_in(os.path.normpath(os.path.join(root, manager.links))):
                 self._show(target)
@@ -333,8 +333,8 @@ class VersionManager:
     """What of the root is shown; empty text: all of it."""
     sets_if: str | None = None
     """The first variable is set to the root if this exists below it; None: never."""
-    credentials: tuple[str, ...] = ()
-    """Files below the root that hold credentials: masked."""
+    masked: tuple[str, ...] = ()
+    """Below the root: files that hold credentials, and hooks that fail where the root is read-only."""
     links: str = ""
     """A directory of installed versions in which people link versions that live elsewhere: those are shown too."""
 
@@ -349,18 +349,27 @@ _CONDA_PLACES: Final = (
     "~/miniconda3 ~/anaconda3 ~/miniforge3 ~/mambaforge ~/micromamba"
     " /opt/conda /opt/miniconda3 /opt/anaconda3 /opt/miniforge3"
 )
+_PYENV_HOOKS: Final = ("pyenv.d/exec/pip-rehash",)
+"""After `pip install` it writes the shims anew; where it cannot, the exit code is 1 though pip succeeded."""
 _CARGO_SECRETS: Final = ("credentials", "credentials.toml")
 _CONDA_SECRETS: Final = (".condarc", "condarc", "pip.conf")
 MANAGERS: Final = (
-    VersionManager("pyenv", "PYENV_ROOT", "~/.pyenv", _PYENV_BIN, "libexec/pyenv", sets_if="", links="versions"),
+    VersionManager(
+        "pyenv",
+        "PYENV_ROOT",
+        "~/.pyenv",
+        _PYENV_BIN,
+        "libexec/pyenv",
+        sets_if="",
+        links="versions",
+        masked=_PYENV_HOOKS,
+    ),
     VersionManager(
         "rustup", "RUSTUP_HOME", "~/.rustup", "toolchains/[^/]+/bin", "settings.toml", sets_if="", links="toolchains"
     ),
     # With its home read-only, cargo builds offline from the crates fetched before. Without any, its home is better
     # left to the private HOME, where it can at least be written.
-    VersionManager(
-        "cargo", "CARGO_HOME", "~/.cargo", "bin", "bin/rustup", sets_if="registry", credentials=_CARGO_SECRETS
-    ),
+    VersionManager("cargo", "CARGO_HOME", "~/.cargo", "bin", "bin/rustup", sets_if="registry", masked=_CARGO_SECRETS),
     VersionManager("nvm", "NVM_DIR", "~/.nvm ~/.config/nvm", _NVM_BIN, "nvm.sh", sets_if=""),
     VersionManager("fnm", "FNM_DIR", "@/fnm ~/.fnm", _FNM_BIN, "node-versions", sets_if=""),
     VersionManager("volta", "VOLTA_HOME", "~/.volta", "bin", "bin/volta-shim", sets_if=""),
@@ -377,9 +386,9 @@ MANAGERS: Final = (
         _CONDA_PLACES,
         "(?:envs/[^/]+/)?(?:bin|condabin)",
         "conda-meta",
-        credentials=_CONDA_SECRETS,
+        masked=_CONDA_SECRETS,
     ),
-    VersionManager("conda environment", "CONDA_PREFIX", credentials=(".condarc", "pip.conf")),
+    VersionManager("conda environment", "CONDA_PREFIX", masked=(".condarc", "pip.conf")),
     VersionManager("go", "GOROOT", inside="bin", proof="pkg/tool"),
     # Modules fetched before are enough to build offline; go writes nothing there for them.
     VersionManager("go modules", "GOMODCACHE", "$GOPATH/pkg/mod ~/go/pkg/mod", sets_if=""),

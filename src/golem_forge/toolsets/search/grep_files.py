@@ -66,6 +66,8 @@ if TYPE_CHECKING:
 SECONDS: Final = 30
 _LIMIT: Final = 100
 _CHILD_MEMORY: Final = 2 << 30
+_COUNTED_FROM: Final = 5
+"""A small model that is asked how many there are miscounts a longer list."""
 _MORE: Final = "[more matches; narrow the pattern or raise limit]"
 
 
@@ -183,6 +185,8 @@ async def _search(query: SearchQuery, path: str, walls: Walls | None) -> ToolRes
     lines = shown or ["No matches."]
     if matches.more:
         lines.append(_MORE)
+    elif query.mode is SearchMode.LINES and len(shown) >= _COUNTED_FROM and not matches.stopped:
+        lines.append(f"[{len(shown)} lines match]")
     if not matches.stopped:
         return ToolResult(value=value, text="\n".join(lines))
     text = "\n".join((f"Search stopped after {SECONDS} s; matches so far:", *lines))
