@@ -36,7 +36,7 @@ from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
+from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout, probe
 from golem_forge.sandbox.walls.cache import (
     BytecodeCache,
     PackageCache,
@@ -59,7 +59,6 @@ from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
 from golem_forge.sandbox.walls.inspection import Inspection, mount_check
 from golem_forge.sandbox.walls.model import Coverage, HostGrant, Job, Level, PathRule, ProbeReport, Streams, WallPlan
 from golem_forge.sandbox.walls.planner import PathExplanation, PlannedWalls, Planner, explain, loads_code
-from golem_forge.sandbox.walls.probe import cached_report, probe_with_retry
 from golem_forge.sandbox.walls.restrictions import Mask, put_up, split_masks
 from golem_forge.sandbox.walls.seccomp import Network
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, remove_stale_placeholders, wait_for_lease
@@ -617,11 +616,11 @@ def _network(job: Job) -> Network:
 
 async def probe_without_saving(cache: Path) -> ProbeReport:
     """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
-    return cached_report(cache) or await probe_with_retry(cache=None)
+    return probe.cached_report(cache) or await probe.probe_with_retry(cache=None)
 
 
 async def _probe_and_save(cache: Path) -> ProbeReport:
-    return await probe_with_retry(cache=cache)
+    return await probe.probe_with_retry(cache=cache)
 
 
 _WINDOW: Final = 256 * 1024
