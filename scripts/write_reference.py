@@ -121,16 +121,16 @@ def config_page() -> str:
     """Every key of forge.yaml, config.yaml and worker files: type, default, one sentence."""
     from ruamel.yaml import YAML
 
-    from golem_forge.agent.files import block_schema, worker_file
+    from golem_forge.agent.files import worker, worker_file
     from golem_forge.config.program import _SCHEMA
 
     words: dict[str, dict[str, Any]] = YAML(typ="safe").load(SENTENCES.read_text())
     blocks = {
-        "custom": block_schema._CUSTOM_OFFERS,
-        "user_tools": block_schema._USER_TOOLS,
-        "mcp": block_schema._MCP,
-        "external": block_schema._EXTERNAL,
-        "workers": block_schema._WORKERS,
+        "custom": worker._CUSTOM_OFFERS,
+        "user_tools": worker._USER_TOOLS,
+        "mcp": worker._MCP,
+        "external": worker._EXTERNAL,
+        "workers": worker._WORKERS,
     }
     text = [
         "# Configuration keys",
@@ -211,7 +211,7 @@ def _same_for_all(schema: Any) -> Any:
 
 def _mapping(check: Any) -> Any:
     """The keys behind a check that is a function."""
-    from golem_forge.agent.files.block_schema import approval_block
+    from golem_forge.agent.files.worker import approval_block
     from golem_forge.config import approval_modes
     from golem_forge.sandbox.walls import environment
 

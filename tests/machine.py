@@ -26,14 +26,14 @@ NEW_DIRECTORY = "FORGE_TEST_NEW_DIRECTORY"
 def answer_for_directories() -> None:
     """The person was asked once how Forge works in each directory, and said: ask before each change. Tests of that
     question set NEW_DIRECTORY."""
-    from golem_forge.agent import directory_mode
+    from golem_forge.agent import runtime
 
-    is_answered = directory_mode.is_answered
+    is_answered = runtime.is_answered
 
     def answered(*place: Any) -> bool:
         return NEW_DIRECTORY not in os.environ or is_answered(*place)
 
-    directory_mode.is_answered = answered  # type: ignore[assignment]
+    runtime.is_answered = answered  # type: ignore[assignment]
 
 
 def forget_environment() -> None:

@@ -22,7 +22,7 @@ from golem_forge.events.journal_files import journal_path
 from golem_forge.events.journal_reader import read
 from golem_forge.events.journal_records import CallRecord, CallRecords
 from golem_forge.tools.context import ProgramCalls
-from golem_forge.tools.deferral import definition_tokens
+from golem_forge.toolsets.tool_search import definition_tokens
 
 CODE = "run_code"
 

@@ -23,7 +23,7 @@ from golem_forge.agent.messages import AssistantMessage, RequestedCall, ResultsM
 from golem_forge.agent.recorded_sessions import replay
 from golem_forge.agent.resume import SESSION_STOPPED, NothingToResume, resume
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.agent.session_facts import (
+from golem_forge.agent.session_state import (
     KeptApproval,
     RunFacts,
     file_digest,
@@ -75,7 +75,7 @@ CRASHING = """
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.agent.history import History
     from golem_forge.agent.messages import AssistantMessage, RequestedCall, UserMessage
-    from golem_forge.agent.session_facts import RunFacts, record_run
+    from golem_forge.agent.session_state import RunFacts, record_run
 
     home, effects = Path(sys.argv[1]), Path(sys.argv[2])
 

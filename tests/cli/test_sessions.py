@@ -14,7 +14,7 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.agent.history import History
 from golem_forge.agent.messages import AssistantMessage, UserMessage
-from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.agent.session_state import RunFacts, record_run
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.index import SessionIndex

@@ -14,7 +14,7 @@ from golem_forge.agent import resume as resuming
 from golem_forge.agent.history import History
 from golem_forge.agent.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
 from golem_forge.agent.resume import resume
-from golem_forge.agent.session_facts import RunFacts, record_run
+from golem_forge.agent.session_state import RunFacts, record_run
 from golem_forge.cli import log as log_calls
 from golem_forge.cli.log import run_calls, run_verify
 from golem_forge.config import yaml_file

@@ -1,7 +1,7 @@
 """Usage, cost and budgets of a worker and everything below it.
 
 `Meter` sums the usage of a worker and adds it to its parent's, so the root's meter is the session's. A price comes from
-`agent.model.price_list`; a model without one costs None, never 0, and a sum that contains such a request is None.
+`agent.model.selection`; a model without one costs None, never 0, and a sum that contains such a request is None.
 Reasoning is part of the output that providers count. `Estimator` estimates the tokens of a request before it is sent.
 
 `Budget` enforces hard limits. It is asked before each request and each call and raises BudgetExceeded, which names the

@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from golem_forge.agent.attachments import AttachmentStore, OfferedFile, check_attachments, read_zone_attachments
 from golem_forge.agent.budget import Budget, Meter
-from golem_forge.agent.files.block_schema import WorkerBlocks
 from golem_forge.agent.files.roster import Roster
-from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.worker import Worker, WorkerBlocks
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.model.selection import choose_child_model
 from golem_forge.agent.run_result import RunResult, RunStatus

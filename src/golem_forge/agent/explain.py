@@ -21,7 +21,7 @@ from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.files.program_files import worker_files, worker_places
+from golem_forge.agent.files.worker_file import worker_files, worker_places
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_call
 from golem_forge.agent.session_state import SessionOptions
 from golem_forge.agent.tool_inventory import TOOLKIT, has_tool_folder, has_tool_folders

@@ -16,7 +16,7 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from golem_forge.agent.session_facts import record_revoked
+from golem_forge.agent.session_state import record_revoked
 from golem_forge.agent.trust import trust_store
 from golem_forge.config.program import PROGRAM_FILE, find_root
 from golem_forge.config.sandbox_block import ResourceLimits
@@ -24,10 +24,9 @@ from golem_forge.config.yaml_file import YamlFile, read_yaml
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.rules.book import RuleBook, RuleLine
+from golem_forge.policy.rules.book import RuleBook, RuleLine, RuleUsage
 from golem_forge.policy.rules.files import remembered_mode, revoke
 from golem_forge.policy.rules.model import RuleOrigin
-from golem_forge.policy.rules.usage import RuleUsage
 
 if TYPE_CHECKING:
     from golem_forge.agent.slash.invocation import SlashHost

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.files.worker import McpBlock
 from golem_forge.agent.mcp_servers import attach_servers
 from golem_forge.agent.session import Session, entry_session
 from golem_forge.agent.session_plan import named_mode

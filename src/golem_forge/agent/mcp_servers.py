@@ -27,8 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.toolset_blocks import check_servers
+from golem_forge.agent.files.worker import McpBlock
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.session_state import SessionState, has_logins, learn_logins, learn_servers
 from golem_forge.agent.worker_scope import WorkerScope

@@ -20,23 +20,28 @@ from typing import Any, Final
 
 from golem_forge.agent.attachments import OfferedFile, ReceivedFile, check_attachments, check_count
 from golem_forge.agent.delegation import new_worker_manager
-from golem_forge.agent.files.program_files import PATH_SUFFIXES
 from golem_forge.agent.files.roster import Roster, check_preflight
 from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.worker_file import PATH_SUFFIXES
 from golem_forge.agent.history import History, recap
 from golem_forge.agent.loop import INTERRUPTED_TEXT, Loop
 from golem_forge.agent.messages import Attachment
 from golem_forge.agent.model.interface import Model, ModelError
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.selection import choose_model, missing_key, no_model_message
+from golem_forge.agent.model.selection import ModelKeys, choose_model, missing_key, no_model_message
 from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import OpenTurn, Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
-from golem_forge.agent.session_facts import RunFacts, record_run
 from golem_forge.agent.session_hooks import TurnHooks
 from golem_forge.agent.session_plan import SessionPlan, plan_session, replan
-from golem_forge.agent.session_state import SessionBus, SessionOptions, SessionState, open_session_state
-from golem_forge.agent.slash.manual import manual_tools_event
+from golem_forge.agent.session_state import (
+    RunFacts,
+    SessionBus,
+    SessionOptions,
+    SessionState,
+    open_session_state,
+    record_run,
+)
+from golem_forge.agent.slash.invocation import manual_tools_event
 from golem_forge.agent.trust import NotTrusted, ask_for_trust
 from golem_forge.agent.user_tools import session_suggestions
 from golem_forge.agent.worker_manager import WorkerManager, WorkerRun

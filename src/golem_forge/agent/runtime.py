@@ -9,6 +9,14 @@ that is given, or one of its own. `initialize` reads the program, asks for trust
 the worker in its place; from then until `aclose` the actions on the bus (`command`, `manualToolInvoke`, `interrupt`,
 answers) act. It refuses with ConfigError (a configuration that cannot be used), NotTrusted, ModelError and
 StartInterrupted; after it nothing a model or a tool does raises.
+
+`ask_directory_mode` asks a person once for each directory: does Forge work on its own there, or ask before each change?
+It asks where neither the command line nor a file says in which approval mode sessions run, nothing is remembered, the
+walls are full and what is done can be undone. The answer is kept in remembered.yaml (`policy/rules/files.py`), and
+revoked like every other that is remembered. Whoever does not answer is asked again in the next session.
+
+Threat: a program or an editor that answers by itself. Only a UI that may trust code is asked, and what a program that
+nobody trusts writes about the mode is no answer.
 """
 
 from __future__ import annotations
@@ -25,13 +33,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.agent.attachments import ReceivedFile
 from golem_forge.agent.budget import Meter
-from golem_forge.agent.directory_mode import ask_directory_mode
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import checked_worker
-from golem_forge.agent.history import History
+from golem_forge.agent.history import History, RewindPoint, rewind_points
 from golem_forge.agent.model.interface import Model
 from golem_forge.agent.resume import Resumed
-from golem_forge.agent.rewind import RewindPoint, rewind_points
 from golem_forge.agent.root_worker import (
     AttachmentInput,
     RuntimeOptions,
@@ -48,10 +54,9 @@ from golem_forge.agent.session_changes import ChangeSelection, read_changes, und
 from golem_forge.agent.session_plan import home_of
 from golem_forge.agent.session_state import SessionState, new_session_bus
 from golem_forge.agent.slash.handler import SlashCommands
-from golem_forge.agent.slash.invocation import OpenPage, OpenSession
-from golem_forge.agent.slash.manual import conceal_secrets
+from golem_forge.agent.slash.invocation import OpenPage, OpenSession, conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.approval_modes import DEFAULT_MODE, ApprovalMode
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import GenerationSettings
 from golem_forge.core.calls import Outcome
@@ -72,9 +77,12 @@ from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
-from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.files import remember_mode, remembered_mode
+from golem_forge.policy.shell.outside_needs import walls_reason
+from golem_forge.sandbox.walls.model import Level
+from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.factory import GivenTool, as_tools
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
@@ -86,6 +94,46 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.sandbox import Sandbox
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.usertools.catalog_sync import UserTools
+
+DIRECTORY_QUESTION: Final[dict[str, Any]] = {
+    "source": "Forge",
+    "title": "How shall Forge work in this directory?",
+    "message": "",
+    "fields": [],
+    "accept": "work on its own here; ask before anything leaves this directory or cannot be undone",
+    "decline": "ask before each change",
+}
+_CHOICES: Final = {"accept": ApprovalMode.CONTAINED, "decline": ApprovalMode.INTERACTIVE}
+_TERMINATED: Final = "terminated"
+
+
+async def ask_directory_mode(runtime: WorkerRuntime) -> None:
+    root, home, ui = runtime.program.root, runtime.home, runtime.ui
+    written = runtime.program.mode().origin != DEFAULT_MODE or runtime.controller.mode is not ApprovalMode.INTERACTIVE
+    if written or not ui.may_trust or is_answered(home, root):
+        return
+    try:
+        report = await unless_interrupted(runtime.signal, runtime.walls.report())
+        covered = await unless_interrupted(runtime.signal, runtime.walls.coverage())
+        if report.level is not Level.FULL or covered.problem or not covered.zones:
+            return
+        question = ui.request_form(DIRECTORY_QUESTION, worker_id=runtime.id)
+        chosen = _CHOICES.get((await unless_interrupted(runtime.signal, question))["action"])
+    except RunInterrupted:
+        if runtime.signal.reason != _TERMINATED:
+            runtime.signal.reset()
+        return
+    if chosen is None:
+        return
+    remember_mode(home, root, chosen)
+    runtime.rules.expire()
+    if chosen is ApprovalMode.CONTAINED:
+        runtime.switch_approval(chosen, "this directory, also for later sessions")
+
+
+def is_answered(home: ForgeHome, root: Path) -> bool:
+    return remembered_mode(home, root) is not None
+
 
 _MOST_REWOUND: Final = 200
 _GO: Final = regex(r"\s*go[.!]?\s*", re.IGNORECASE)
@@ -487,7 +535,7 @@ class WorkerRuntime:
             self.switch_approval(ApprovalMode.AUTO_DENY, by)
 
     async def ask_directory_mode(self) -> None:
-        """Once a directory, at its first session: see `agent.directory_mode`."""
+        """Once a directory, at its first session: see `ask_directory_mode`."""
         if self.uses_directory_mode and self._asked.approval is None and self._ready.resumed is None:
             await ask_directory_mode(self)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.files.block_schema import McpBlock
+from golem_forge.agent.files.worker import McpBlock
 from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
 from golem_forge.agent.session_plan import SessionPlan, plan_call, plan_embedded
 from golem_forge.agent.session_state import (
@@ -31,7 +31,7 @@ from golem_forge.agent.session_state import (
     learn_logins,
     open_session_state,
 )
-from golem_forge.agent.slash.manual import ActionHost, conceal_secrets
+from golem_forge.agent.slash.invocation import ActionHost, conceal_secrets
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.user_tools import (
     initial_notices,

@@ -15,14 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.files.block_schema import McpBlock, UserToolsBlock, WorkerBlocks
 from golem_forge.agent.files.toolset_blocks import (
     blocks_from_python,
     mcp_from_python,
     user_tools_from_python,
     worker_blocks,
 )
-from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.worker import McpBlock, UserToolsBlock, Worker, WorkerBlocks
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, sandbox_for

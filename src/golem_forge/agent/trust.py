@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.files.program_files import (
+from golem_forge.agent.files.worker_file import (
     YAML_SUFFIXES,
     below_root,
     find_worker,

@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from golem_forge.agent.files.block_schema import UserToolsBlock
+from golem_forge.agent.files.worker import UserToolsBlock
 from golem_forge.agent.history import History
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.session_plan import read_program

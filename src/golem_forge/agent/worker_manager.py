@@ -15,22 +15,21 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.attachments import AttachmentStore
 from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, COMPACT_CONTEXT, Budget, Meter, check_priced
 from golem_forge.agent.dialogue import AnsweringModel, Dialogue
-from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.roster import Roster
 from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, native_names
-from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.files.worker import McpBlock, Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Model
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
+    ModelKeys,
     check_compatible,
     key_variable,
     missing_key,
     open_model,
+    price_of,
     provider_address,
     split_model,
     split_models,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.model_tools import ModelTools
+from golem_forge.agent.prompt import ModelTools
 from golem_forge.agent.session_state import SessionState
 from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.config.approval_modes import ApprovalMode
@@ -22,9 +22,9 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.orchestrator.scope import CallScope, OnEffects
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
-from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import ParentPolicy
+from golem_forge.policy.shell.outside_needs import walls_reason
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_saving
@@ -35,7 +35,7 @@ from golem_forge.toolsets.exec import offer_outside
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.tool_source import ServerTools
-    from golem_forge.tools.sources import CatalogChanges, ToolSource
+    from golem_forge.tools.catalog import CatalogChanges, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

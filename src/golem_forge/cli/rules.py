@@ -19,11 +19,10 @@ from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import closest_match, display_path, escape_control_chars, local_time
-from golem_forge.policy.rules.book import RuleLine
+from golem_forge.policy.rules.book import RuleLine, RuleUsage, rule_usage
 from golem_forge.policy.rules.files import revoke, revoke_all
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import Rule, RuleOrigin
-from golem_forge.policy.rules.usage import RuleUsage, rule_usage
 from golem_forge.storage.home import ForgeHome, forge_home
 
 HELP: Final = """usage: forge rules check [FILE…] [--cases FILE]

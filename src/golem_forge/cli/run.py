@@ -250,7 +250,7 @@ def _target(program: str | None, worker: str | None, words: list[str]) -> tuple[
 
 def _worker_names(base: Path) -> list[str]:
     """Of the program around a directory; empty if it cannot be read, which the start reports."""
-    from golem_forge.agent.files.program_files import worker_files, worker_places
+    from golem_forge.agent.files.worker_file import worker_files, worker_places
     from golem_forge.agent.session_plan import read_program
     from golem_forge.agent.trust import trust_store
 

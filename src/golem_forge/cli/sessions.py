@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.recorded_sessions import (
+    FORMATS,
     MAX_LISTED,
+    SUFFIXES,
     delete_session,
+    export_session,
+    format_of,
     listed_sessions,
     rename_session,
     replay,
@@ -24,7 +28,6 @@ from golem_forge.agent.recorded_sessions import (
     session_title,
     session_titles,
 )
-from golem_forge.agent.session_export import FORMATS, SUFFIXES, export_session, format_of
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, read_args
 from golem_forge.cli.format import fail, print_error, print_json

@@ -23,8 +23,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.core.text import shorten_middle
 from golem_forge.events.redaction import Redactor, joined_texts
 from golem_forge.orchestrator.call_state import CallState
-from golem_forge.orchestrator.media import keep_media
-from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result
+from golem_forge.orchestrator.outputs import SHORT_TEXT_CHARS, OutputStore, bound_result, keep_media
 from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.results import text_is_complete, to_result

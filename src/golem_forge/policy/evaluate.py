@@ -53,16 +53,18 @@ from golem_forge.policy.facts import (
     ANY_WALLED,
     CallFacts,
     CommandFacts,
+    DirectoryNames,
     EffectVerdict,
     McpName,
     base_verdict,
+    both_keys,
     floors_of,
     grant_of,
     leaves_of,
     risk_of_all,
     stays_inside,
+    targets_of,
 )
-from golem_forge.policy.fingerprint import DirectoryNames, both_keys, targets_of
 from golem_forge.policy.hooks import SOURCE as HOOK_SOURCE
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import SHELL_TOOLS

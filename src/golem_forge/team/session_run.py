@@ -30,7 +30,7 @@ from golem_forge.agent.messages import AssistantMessage, UserMessage
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.handler import COMMAND_CODE
-from golem_forge.agent.slash.port_commands import is_port_command
+from golem_forge.agent.slash.session_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.sandbox_block import PROJECT_SECRETS

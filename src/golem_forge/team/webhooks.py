@@ -34,8 +34,7 @@ from golem_forge.core.text import one_line, shorten
 from golem_forge.sandbox.network.resolve import PrivateAddress, lookup, refuse_private
 from golem_forge.team.database import Database, StoreConnection, complaints
 from golem_forge.team.rows import StoredSession, program_id
-from golem_forge.toolsets.web.address import WebAddress, read_url
-from golem_forge.toolsets.web.http_client import http_post
+from golem_forge.toolsets.web.http_client import WebAddress, http_post, read_url
 
 LEASE_S: Final = 60.0
 SEND_S: Final = 15.0

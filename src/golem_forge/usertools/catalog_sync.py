@@ -14,8 +14,7 @@ from time import perf_counter
 
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import slash_command
-from golem_forge.tools.catalog import Catalog
-from golem_forge.tools.sources import CatalogChanges, CatalogSync, KeptOut, SourceTool
+from golem_forge.tools.catalog import Catalog, CatalogChanges, CatalogSync, KeptOut, SourceTool
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.usertools.create import create_create_custom_tool
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode

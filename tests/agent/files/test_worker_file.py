@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from golem_forge.agent.files.block_schema import McpBlock
 from golem_forge.agent.files.toolset_blocks import check_servers, mcp_from_python, worker_blocks
-from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, Worker, WorkerZone
+from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, McpBlock, Worker, WorkerZone
 from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, is_built_in
 from golem_forge.config.program import load_program

@@ -10,8 +10,8 @@ import pytest
 from tests.agent.conftest import put
 
 from golem_forge import Tool, tool
-from golem_forge.agent.session_facts import kept_approvals
-from golem_forge.agent.slash.manual import manual_tools_event
+from golem_forge.agent.session_state import kept_approvals
+from golem_forge.agent.slash.invocation import manual_tools_event
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.render.reports import manual_tool_lines
 
@@ -191,7 +191,7 @@ async def test_rules_points_to_what_a_person_wrote(make_host: Callable[..., Any]
 
 
 async def test_a_revoked_approval_does_not_come_back_with_a_resumed_session(make_host: Callable[..., Any]) -> None:
-    from golem_forge.agent.session_facts import kept_recorder
+    from golem_forge.agent.session_state import kept_recorder
     from golem_forge.events.journal_reader import read
 
     host = make_host(
@@ -231,7 +231,7 @@ async def test_sessions_are_the_rows_of_the_list_in_its_order(
 ) -> None:
     from golem_forge.agent.history import History
     from golem_forge.agent.messages import UserMessage
-    from golem_forge.agent.session_facts import RunFacts, record_run
+    from golem_forge.agent.session_state import RunFacts, record_run
     from golem_forge.cli.sessions import run_list
     from golem_forge.events.journal import Journal
     from golem_forge.events.serialization import iso_now

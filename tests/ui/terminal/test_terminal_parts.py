@@ -33,8 +33,8 @@ from golem_forge.ui.terminal.input_line import (
 from golem_forge.ui.terminal.keyboard import SILENCE_S, KeyTiming
 from golem_forge.ui.terminal.questions import FORM_EVENT, KeyMeaning, PendingQuestions
 from golem_forge.ui.terminal.screen import _SECOND_KEY_S, ESCAPE_S
-from golem_forge.ui.terminal.status import Activity
 from golem_forge.ui.terminal.transcript import BlockStream, Transcript, render_markdown
+from golem_forge.ui.terminal.tty import Activity
 
 
 @given(st.lists(st.sampled_from(["a", "b c", "\n", "\n\n", "```", "~~~", "- x", "  y", "1. z", "    k"]), max_size=40))

@@ -102,7 +102,7 @@ class Stage:
     def deaf(self) -> Iterator[None]:
         """As a process that hangs: every connection stays open, and nothing that comes over one is heard."""
         from golem_forge.net.server import TimedHttpConnection
-        from golem_forge.ui.web.quiet_server import TimedSocketConnection
+        from golem_forge.ui.web.app import TimedSocketConnection
 
         with pytest.MonkeyPatch.context() as patch:
             for connection in (TimedHttpConnection, TimedSocketConnection):

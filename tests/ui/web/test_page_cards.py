@@ -362,6 +362,22 @@ def result(view: dict[str, Any], **data: Any) -> dict[str, Any]:
     return {"event": {"type": "toolResult", "seq": 9, "data": members}, "view": {"took": "12 ms", **view}}
 
 
+async def test_the_subject_of_a_call_can_be_read_whole(windows: Windows) -> None:
+    """On one line it is cut at a phone's width: it is whole where the pointer is, by keyboard, and in the open card."""
+    window = await windows.with_modules(size=(390, 800))
+    page = window.page
+    subject = "git log --oneline --decorate --graph --all " + "-- a/very/long/path/of/a/file " * 4
+    await show(window, call(subject=subject), module="tool_card", make="toolCard")
+    about, head = page.locator(".tool-about"), page.locator("button.tool-head")
+    assert await about.get_attribute("title") == subject
+    cut = "(node) => node.scrollWidth > node.clientWidth"
+    assert await about.evaluate(cut)
+    await page.keyboard.press("Tab")
+    assert await head.evaluate("(node) => node.matches(':focus-visible')") and not await about.evaluate(cut)
+    await head.click()
+    assert not await about.evaluate(cut)
+
+
 async def test_a_tool_card_from_its_start_to_its_result(windows: Windows) -> None:
     window = await windows.with_modules()
     page = window.page

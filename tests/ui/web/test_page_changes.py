@@ -97,6 +97,14 @@ async def until_text(part: Any, text: str) -> None:
     await part.get_by_text(text).first.wait_for()
 
 
+async def test_the_settings_say_a_mode_in_words_and_by_its_name(changed: Any, windows: Windows) -> None:
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+    await window.page.evaluate("location.hash = '#/settings'")
+    await window.page.get_by_role("radio", name="Asks before everything strict").wait_for()
+
+
 async def test_the_foot_shows_the_mode_and_changes_it(changed: Any, windows: Windows) -> None:
     window = await windows()
     await window.open(changed.link())

@@ -21,10 +21,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.files.block_schema import CustomBlock
-from golem_forge.agent.files.program_files import (
+from golem_forge.agent.files.toolset_blocks import approval_of, native_names, worker_blocks
+from golem_forge.agent.files.worker import CustomBlock, Worker
+from golem_forge.agent.files.worker_file import (
+    WorkerProblems,
     find_worker,
     front_matter_bytes,
+    missing_sandbox,
+    parse_worker,
     parsed_worker,
     read_inside,
     relative_name,
@@ -32,9 +36,6 @@ from golem_forge.agent.files.program_files import (
     worker_files,
     worker_places,
 )
-from golem_forge.agent.files.toolset_blocks import approval_of, native_names, worker_blocks
-from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker
 from golem_forge.agent.trust import module_files
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, DEFAULT_WORKER, sandbox_for
 from golem_forge.config.program import Program

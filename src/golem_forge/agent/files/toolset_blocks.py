@@ -11,17 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from golem_forge.agent.files.block_schema import (
+from golem_forge.agent.files.worker import (
     CODE_BLOCKS,
     EVERY_SERVER,
     McpBlock,
     UserToolsBlock,
+    Worker,
     WorkerBlocks,
     approval_block,
     mcp_block,
     user_tools_block,
 )
-from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config.program import Program
 from golem_forge.config.schema import ConfigProblems, dotted_path

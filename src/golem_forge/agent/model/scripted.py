@@ -29,7 +29,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from golem_forge.agent.budget import estimate_request, estimate_tokens
-from golem_forge.agent.files.program_files import read_inside
+from golem_forge.agent.files.worker_file import read_inside
 from golem_forge.agent.messages import AssistantMessage, Message, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import (
     Completed,

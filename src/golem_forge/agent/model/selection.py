@@ -6,22 +6,225 @@ without a provider, an unknown provider, and a model that a worker's `compatible
 `open_model` takes `provider:name`, the program's settings, the environment and the stored keys, and returns a Model.
 Raises ModelError for a missing key (naming its variable) and a missing library (naming what to install), ConfigError
 for a script that cannot be read. This is the gateway to `providers`, which loads the provider libraries.
+
+What a model costs: the person's `pricing`, nothing for a server on this machine, else a list that comes with Forge.
+
+`price_of` takes `provider:name` and the settings, returns a Price or None (not known), and never raises. The list is
+that of the library `genai-prices` as it was installed; nothing is fetched. `Price.source` says where a price is from.
+
+This is the gateway to genai_prices: 60 ms at the first lookup, which happens where a model's library is loaded anyway.
+
+ModelKeys: the keys of model providers that a person stored, each for one address.
+
+Takes FORGE_HOME; answers from a small index whether a key is stored, and gives the key itself only for the address for
+which it was stored. Keys live in the system keyring where there is one, else in FORGE_HOME/state/model_keys in files of
+mode 0600. An environment variable wins over a stored key: the caller looks there first.
+
+Threat: a project's forge.yaml may send a provider's requests to another address (`models.<provider>.base_url`). A key
+that is stored for the provider's own address is never given for that one, whoever trusts the project.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.config.run_block import GenerationSettings, ProviderSettings
-from golem_forge.core.errors import ConfigError, install_command
+from golem_forge.config.run_block import GenerationSettings, Price, PriceTier, ProviderSettings
+from golem_forge.core.errors import ConfigError, ForgeError, install_command
+from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import closest_match
+from golem_forge.storage.credentials import CredentialFolder
+from golem_forge.storage.home import ForgeHome
+
+if TYPE_CHECKING:
+    from golem_forge.events.redaction import Redactor
+
+_FOLDER: Final = ("state", "model_keys")
+_KEY: Final = regex(r"[!-~]{8,4096}")
+"""What fits into an HTTP header and is no accident; shorter values could not be kept out of texts."""
+
+
+def normal_address(base_url: str) -> str:
+    """The same address has one spelling: scheme and host in small letters, no slash at the end."""
+    parts = urlsplit(base_url)
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
+
+
+def usable_key(text: str) -> str:
+    """The key without what pasting adds around it. Raises ForgeError, which does not repeat it."""
+    key = text.strip()
+    if not _KEY.fullmatch(key):
+        raise ForgeError(
+            "that is not a key: a key has at least 8 characters, only letters, digits and signs, and no space inside",
+            code="KEY_UNUSABLE",
+        )
+    return key
+
+
+class ModelKeys:
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+        self._records = CredentialFolder(home, *_FOLDER, again="store the keys again: forge models setup")
+
+    def address(self, provider: str) -> str:
+        """The address for which a key of this provider is stored; empty: none is."""
+        if not self._home.path.joinpath(*_FOLDER).is_dir():
+            return ""
+        found = self._records.index().get(provider)
+        return found if isinstance(found, str) else ""
+
+    def has(self, provider: str, base_url: str) -> bool:
+        """Whether a key is stored for this address. Opens no keyring."""
+        return bool(base_url) and self.address(provider) == normal_address(base_url)
+
+    def place(self, provider: str) -> str:
+        """`keyring` or `file`; empty: no key is stored."""
+        if not self.address(provider):
+            return ""
+        return "file" if self._records.has_file(self._name(provider)) else "keyring"
+
+    def load(self, provider: str, base_url: str) -> str:
+        """The key; empty: there is none for this address. Blocks: a keyring may ask its user."""
+        if not self.has(provider, base_url):
+            return ""
+        record = self._records.load(self._name(provider)) or {}
+        key = record.get("key")
+        same = record.get("base_url") == normal_address(base_url)  # the index alone is not believed
+        return key if same and isinstance(key, str) and _KEY.fullmatch(key) else ""
+
+    def save(self, provider: str, base_url: str, key: str) -> str:
+        """Returns the place, `keyring` or `file`. Blocks."""
+        address = normal_address(base_url)
+        record = {"provider": provider, "base_url": address, "key": usable_key(key)}
+        self._records.save(provider, address, self._name(provider), record)
+        return self.place(provider)
+
+    def forget(self, provider: str) -> bool:
+        """False: none was stored."""
+        if not self.address(provider):
+            return False
+        self._records.forget(self._name(provider))
+        self._records.remove_entry(provider)
+        return True
+
+    def learn_files(self, redactor: Redactor) -> None:
+        """Teaches the Redactor the keys that are in files. Those in a keyring it learns when they are loaded."""
+        if not self._home.path.joinpath(*_FOLDER).is_dir():
+            return
+        for provider, address in self._records.index().items():
+            in_file = isinstance(address, str) and self._records.has_file(self._name(provider))
+            if in_file and (key := self.load(provider, address)):
+                redactor.add_secret("MODEL_KEY", key)
+
+    def _name(self, provider: str) -> str:
+        """The keyring belongs to the person and not to one FORGE_HOME, so the name says which home it is for."""
+        return f"model-{provider}-{digest(str(self._home.path))[:12]}.json"
+
+
+_log = logging.getLogger(__name__)
+LOCAL: Final = Price(input=0.0, output=0.0, source="local")
+_PASSES_ON: Final = "litellm"
+"""A server of one's own that asks paid providers."""
+_SAME_NAME: Final = (
+    *("anthropic", "openai", "google", "openrouter", "azure", "cerebras", "cohere", "deepseek", "fireworks", "groq"),
+    *("meta", "mistral", "moonshotai", "ovhcloud", "together", "zai"),
+)
+_LISTED: Final = {**{name: name for name in _SAME_NAME}, "bedrock": "aws", "google-cloud": "google", "xai": "x-ai"}
+"""Ours → what the list calls it; others are found by their address."""
+_UNPRICED: Final = ("scripted",)
+_PARTS: Final = {"input": "input_mtok", "output": "output_mtok", "cached": "cache_read_mtok"}
+_CACHE_WRITE: Final = "cache_write_mtok"
+
+
+def price_of(
+    model: str, settings: Mapping[str, ProviderSettings], pricing: Mapping[str, Price], *, listed: bool = True
+) -> Price | None:
+    """`listed`: whether the list is asked where `pricing` says nothing."""
+    if model in pricing or not listed:
+        return pricing.get(model)
+    try:
+        provider, name = split_model(model)
+    except ConfigError:
+        return None
+    if provider in _UNPRICED:
+        return None
+    address = provider_address(provider, settings)
+    if provider in OWN_SERVERS and provider != _PASSES_ON and is_this_machine(address):
+        return LOCAL
+    return _listed_price(_LISTED.get(provider, ""), name, address)
+
+
+def is_this_machine(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=128)
+def _listed_price(provider: str, name: str, address: str) -> Price | None:
+    """`provider`: as the list calls it; empty: found by the address."""
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+
+        found, model = get_snapshot().find_provider_model(name, None, provider or None, None if provider else address)
+        now = datetime.now(UTC)
+        return _as_price(model.get_prices(now), _as_of(found.models, now.date()))
+    except (ImportError, LookupError):
+        return None
+    except Exception:  # a list of another version; no price is better than no session
+        _log.warning("the price list cannot be read", exc_info=True)
+        return None
+
+
+def _as_price(said: Any, as_of: str) -> Price | None:
+    parts = {name: getattr(said, key, None) for name, key in _PARTS.items()}
+    if parts["input"] is None or parts["output"] is None:
+        return None
+    write = getattr(said, _CACHE_WRITE, None)
+    starts = sorted({tier.start for each in (*parts.values(), write) for tier in getattr(each, "tiers", ())})
+
+    def at(start: int) -> dict[str, float | None]:
+        known = {name: _amount(value, start) for name, value in parts.items()}
+        return {**known, "cache_write": _amount(write, start)}
+
+    tiers = tuple(PriceTier(start=start, price=Price(**at(start))) for start in starts)  # type: ignore[arg-type]
+    return Price(**at(0), above=tiers, source=f"as of {as_of}" if as_of else "listed")  # type: ignore[arg-type]
+
+
+def _amount(said: Any, start: int) -> float | None:
+    """USD per million tokens of a request with more than `start` input tokens."""
+    if said is None or isinstance(said, Decimal):
+        return None if said is None else float(said)
+    reached = [tier.price for tier in said.tiers if tier.start <= start] if start else []
+    return float(reached[-1] if reached else said.base)
+
+
+def _as_of(models: Iterable[Any], today: date) -> str:
+    """The latest day on which a price of this provider began: the list is not older than that. It has no other date."""
+    days = [
+        day
+        for model in models
+        for each in (*(model.prices if isinstance(model.prices, list) else ()), *(model.price_variants or ()))
+        if (day := getattr(each.constraint, "start_date", None)) is not None and day <= today
+    ]
+    return max(days).isoformat() if days else ""
+
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"
 _FIRST: Final = 7

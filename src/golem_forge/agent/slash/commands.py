@@ -32,32 +32,32 @@ from golem_forge.agent.recorded_sessions import (
     session_title,
     session_titles,
 )
-from golem_forge.agent.slash.change_commands import (
-    changes_command,
-    mode_command,
-    redo_command,
-    rewind_command,
-    undo_command,
-)
 from golem_forge.agent.slash.invocation import (
     Invocation,
     RecordedDecision,
     SlashHost,
     find_prompt,
     find_tool,
+    ordered_manual_tools,
     prompts_of,
     run_tool,
 )
-from golem_forge.agent.slash.manual import ordered_manual_tools
 from golem_forge.agent.slash.parser import CommandError, callable_names, find_name
-from golem_forge.agent.slash.port_commands import ports_command, publish_command, unpublish_command
 from golem_forge.agent.slash.session_commands import (
     NO_MODEL,
+    changes_command,
     compact_command,
     cost_command,
     export_command,
+    mode_command,
     model_command,
+    ports_command,
+    publish_command,
+    redo_command,
     resume_command,
+    rewind_command,
+    undo_command,
+    unpublish_command,
 )
 from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.core.calls import Caller, ToolCall
@@ -75,7 +75,7 @@ from golem_forge.core.text import (
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.policy.evaluate import zone_words
-from golem_forge.policy.rules.usage import rule_usage
+from golem_forge.policy.rules.book import rule_usage
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind, Tool

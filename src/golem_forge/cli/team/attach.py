@@ -15,9 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.recorded_sessions import session_titles
-from golem_forge.agent.session_export import export_session, format_of
-from golem_forge.agent.slash.port_commands import is_port_command
+from golem_forge.agent.recorded_sessions import export_session, format_of, session_titles
+from golem_forge.agent.slash.session_commands import is_port_command
 from golem_forge.cli.args import read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.core.signals import termination_signals

@@ -28,9 +28,8 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp.client.model import Familiarity, RemoteTool, ServerState, tool_names
 from golem_forge.sandbox.walls.model import Level
-from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.catalog import Catalog, CatalogChanges, CatalogSync, KeptOut, SourceTool
 from golem_forge.tools.context import Plan, ToolContext
-from golem_forge.tools.sources import CatalogChanges, CatalogSync, KeptOut, SourceTool
 from golem_forge.tools.tool import Definition, Remote, SourceKind, Tool
 
 if TYPE_CHECKING:

@@ -105,7 +105,7 @@ class RefExchange:
             )
             self._sync.tell_once("made", len(made), "git_refs", Severity.CRITICAL, f"{text} them.")
             pushed = [move for move in pushed if move.update.old is not None or move.name != move.update.name]
-        pushed += self._pins(moves)
+        pushed += self._pins(pushed)  # a stash is pinned once it is set: else nothing but the pin may name it
         tips = {move.update.new for move in pushed if move.update.new} - held
         with ThreadPoolExecutor(1) as beside:
             pushing = beside.submit(self._push, pushed, tips, held) if pushed else None

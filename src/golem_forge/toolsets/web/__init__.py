@@ -28,7 +28,6 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.text import looks_binary
-from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
 from golem_forge.toolsets.web.fetch import (
     FetchedPage,
     FetchResult,
@@ -37,6 +36,7 @@ from golem_forge.toolsets.web.fetch import (
     fetch,
     fetch_inside,
 )
+from golem_forge.toolsets.web.http_client import MAX_URL, WebAddress, read_url
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.context import HostPermission, HostRule
-from golem_forge.toolsets.web.address import MAX_URL, WebAddress, read_url
+from golem_forge.toolsets.web.http_client import MAX_URL, WebAddress, read_url
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.loopback import SessionLoopback

@@ -23,8 +23,7 @@ from golem_forge.agent.recorded_sessions import replay, replay_thoughts, session
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
-from golem_forge.agent.slash.invocation import prompts_of
-from golem_forge.agent.slash.manual import ordered_manual_tools
+from golem_forge.agent.slash.invocation import ordered_manual_tools, prompts_of
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.agent.slash.session_commands import known_models
 from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
@@ -36,7 +35,7 @@ from golem_forge.core.text import escape_control_chars, one_line, shorten
 from golem_forge.events.index import find_session
 from golem_forge.events.serialization import Event, iso_now
 from golem_forge.mcp.client.trust_store import ServerTrustError
-from golem_forge.orchestrator.media import stored_picture
+from golem_forge.orchestrator.outputs import stored_picture
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.threads import run_in_thread

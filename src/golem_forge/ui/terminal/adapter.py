@@ -21,23 +21,28 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from golem_forge.agent.run_result import RunResult
-from golem_forge.agent.slash.change_commands import NEXT_MODE
 from golem_forge.agent.slash.parser import is_command
+from golem_forge.agent.slash.session_commands import NEXT_MODE
 from golem_forge.core.ids import new_id
 from golem_forge.core.regex import regex
 from golem_forge.events.bus import EventBus
 from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.events.serialization import Event
-from golem_forge.orchestrator.media import stored_picture
+from golem_forge.orchestrator.outputs import stored_picture
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import answer_line
 from golem_forge.ui.render.lines import chat_lines, excerpt, mappings_in, one_line
 from golem_forge.ui.render.reports import form_ending
-from golem_forge.ui.terminal.folding import CallFolds
-from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
+from golem_forge.ui.terminal.input_line import (
+    CompletionSources,
+    HistoryFile,
+    candidates,
+    holds_secret,
+    picture_protocol,
+    picture_sequence,
+)
 from golem_forge.ui.terminal.menu import Menu
-from golem_forge.ui.terminal.pictures import picture_protocol, picture_sequence
 from golem_forge.ui.terminal.questions import (
     FORM_EVENT,
     UI_NAME,
@@ -47,9 +52,10 @@ from golem_forge.ui.terminal.questions import (
     PendingQuestions,
 )
 from golem_forge.ui.terminal.screen import Screen
-from golem_forge.ui.terminal.status import Activity, StatusLine
-from golem_forge.ui.terminal.transcript import EventRenderer, Transcript, warm_up
+from golem_forge.ui.terminal.transcript import CallFolds, EventRenderer, Transcript, warm_up
 from golem_forge.ui.terminal.tty import (
+    Activity,
+    StatusLine,
     StyledLine,
     TerminalModes,
     colour_wanted,

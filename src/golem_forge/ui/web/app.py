@@ -8,6 +8,12 @@ a second. Signals, logs and the terminal stay the session's own. `forge web link
 socket (listen.py); where they cannot, `link_problem` says why.
 Page files are read once and served by exact path. Nothing of a request becomes part of a file path; a file of unknown
 media type is an error at start, so that the browser never guesses.
+
+The page's HTTP server (`net.server`) with the page's limits and security headers, and its WebSocket connections.
+
+A WebSocket that is closed and not read to its end is cut off; so is one that pings
+faster than it reads, and one that sends a flood of frames (pings, or a message in tiny pieces). A refused handshake
+carries the security headers too.
 """
 
 from __future__ import annotations
@@ -29,27 +35,110 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
-from golem_forge.net.guard import AllowedHosts, bind_socket
-from golem_forge.net.server import QuietServer
+from golem_forge.net import server
+from golem_forge.net.guard import AllowedHosts, ASGIApp, RateLimit, bind_socket
+from golem_forge.net.server import QuietConfig, QuietServer
 from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation
 from golem_forge.ui.web.listen import LINK, STATUS, ControlSocket, ListenAddress, check_address
-from golem_forge.ui.web.quiet_server import page_config
 from golem_forge.ui.web.sdk import (
+    HandshakeResponse,
     HTTPException,
     JSONResponse,
     Request,
     Response,
     Route,
+    ServerProtocol,
     Starlette,
     WebSocket,
     WebSocketRoute,
+    WebSocketsSansIOProtocol,
 )
-from golem_forge.ui.web.security import LoginStore, RequestGuard
+from golem_forge.ui.web.security import HEADERS, LoginStore, RequestGuard
 from golem_forge.ui.web.session_registry import SessionRegistry
 from golem_forge.ui.web.stream.socket import serve_socket
 from golem_forge.ui.web.stream.watched_session import LiveSession
 from golem_forge.ui.web.wire import ApiProblem
+
+MAX_CONNECTIONS: Final = 256
+"""A quarter of the files that a process may usually have open."""
+MAX_FRAME_BYTES: Final = 1 << 20
+MAX_UNREAD_BYTES: Final = 4 << 20
+PING_SECONDS: Final = 20.0
+_MAX_HEADER_BYTES: Final = 1 << 14
+_FRAMES_AT_ONCE: Final = 2000
+_FRAMES_PER_SECOND: Final = 200
+_PIECE_BYTES: Final = 1 << 14
+"""Parsed at once: the smallest frames fill it 2,300 times."""
+
+
+def page_config(app: ASGIApp) -> QuietConfig:
+    return QuietConfig(
+        app,
+        most_connections=MAX_CONNECTIONS,
+        makes_room=True,
+        refusal_headers=HEADERS,
+        h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
+        ws=TimedSocketConnection,
+        ws_max_size=MAX_FRAME_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        backlog=128,
+    )
+
+
+class TimedSocketConnection(WebSocketsSansIOProtocol):
+    _next_check: asyncio.TimerHandle | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # No compression: it costs each page memory, and on loopback it saves nothing.
+        self.conn = _Handshake(extensions=[], max_size=self.config.ws_max_size, logger=self.logger)
+        self._frames = RateLimit(_FRAMES_AT_ONCE, _FRAMES_PER_SECOND)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._next_check = self.loop.call_later(server.CHECK_SECONDS, self._check)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._next_check is not None:
+            self._next_check.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for at in range(0, len(data), _PIECE_BYTES):
+                super().data_received(data[at : at + _PIECE_BYTES])
+                if self._frames.exhausted:
+                    self.transport.abort()
+                    return
+        except Exception:
+            self.transport.abort()
+
+    def handle_events(self) -> None:
+        self._frames.take(len(self.conn.events))
+        super().handle_events()
+
+    def handle_ping(self) -> None:
+        super().handle_ping()
+        if self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:  # it asks faster than it reads
+            self.transport.abort()
+
+    def _check(self) -> None:
+        """A closed one whose last bytes nobody takes would stay for ever."""
+        if self.transport.is_closing():
+            self.transport.abort()
+        else:
+            self._next_check = self.loop.call_later(server.CHECK_SECONDS, self._check)
+
+
+class _Handshake(ServerProtocol):
+    def reject(self, status: Any, text: str) -> HandshakeResponse:
+        response = super().reject(status, text)
+        for name, value in HEADERS:
+            response.headers[name.decode()] = value.decode()
+        return response
+
 
 ShowLink = Callable[[str], None]
 """Shows the person a link that lets whoever has it in, once."""

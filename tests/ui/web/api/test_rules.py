@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from golem_forge.core.decisions import Status
-from golem_forge.policy.rules import usage
+from golem_forge.policy.rules import book
 from golem_forge.storage.home import ForgeHome
 
 pytest_plugins = ("tests.ui.web.asking",)
@@ -40,8 +40,8 @@ async def test_every_rule_says_where_it_stands_what_it_matches_and_when_it_was_l
     assert any(each["origin"] == "builtin" for each in listed.values())
 
     reads: list[Path] = []
-    decisions = usage._decisions
-    monkeypatch.setattr(usage, "_decisions", lambda path: reads.append(path) or decisions(path))
+    decisions = book._decisions
+    monkeypatch.setattr(book, "_decisions", lambda path: reads.append(path) or decisions(path))
     assert listed == {each["what"]: each for each in (await asked.get("rules"))["rules"]}
     assert reads == [], "a journal that says nothing new is not read again"
     assert (await asked.call("write_file", **WRITE)).status is Status.SUCCESS

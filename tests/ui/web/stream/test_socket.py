@@ -22,10 +22,10 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal_reader import events_after
 from golem_forge.ui.web import security
-from golem_forge.ui.web.stream import audience as page_queue
 from golem_forge.ui.web.stream import socket
-from golem_forge.ui.web.stream.audience import Audience
-from golem_forge.ui.web.stream.frames import Frame
+from golem_forge.ui.web.stream import watched_session as page_queue
+from golem_forge.ui.web.stream.watched_session import Audience
+from golem_forge.ui.web.views import Frame
 from golem_forge.ui.web.wire import ApiRefusal
 
 

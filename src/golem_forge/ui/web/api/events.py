@@ -20,15 +20,15 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
 from golem_forge.events.serialization import Event, encode_json
 from golem_forge.net.guard import declared_size
-from golem_forge.orchestrator.media import stored_picture
+from golem_forge.orchestrator.outputs import stored_picture
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES, ApiCall, RequestedSession, operation, read_body
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE
-from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
 from golem_forge.ui.web.stream.socket import MAX_ACTION_ID, act_on
+from golem_forge.ui.web.views import shown_members
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]

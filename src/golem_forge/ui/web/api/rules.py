@@ -20,7 +20,7 @@ from golem_forge.agent.explain import (
     open_evaluator,
     plan_for_explain,
 )
-from golem_forge.policy.rules.usage import rule_usage
+from golem_forge.policy.rules.book import rule_usage
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.operation import RequestedSession, operation
 from golem_forge.ui.web.wire import ActionResult, ApiModel, ApiRefusal

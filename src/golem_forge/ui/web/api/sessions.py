@@ -19,18 +19,18 @@ from pydantic import Field
 
 from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.selection import choose_model
+from golem_forge.agent.model.selection import ModelKeys, choose_model
 from golem_forge.agent.recorded_sessions import (
     MAX_TITLE,
+    MEDIA_TYPES,
     delete_session,
+    export_session,
     rename_session,
     replay,
     session_title,
     session_titles,
 )
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.agent.session_export import MEDIA_TYPES, export_session
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
 from golem_forge.core.errors import ConfigError, ForgeError

@@ -41,9 +41,9 @@ from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LoginStore, RequestGuard, cookie_name
 from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
 from golem_forge.ui.web.sign_in import BEGIN, CALLBACK, SignIn
-from golem_forge.ui.web.stream.frames import shown_members
 from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
 from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_of, token_seconds
+from golem_forge.ui.web.views import shown_members
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _WRONG_TOKEN: Final = "This token is not valid (any more). Ask an admin of the team for another one."

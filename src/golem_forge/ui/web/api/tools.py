@@ -14,7 +14,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from golem_forge.agent.explain import evaluator_for
-from golem_forge.agent.slash.manual import described_tool, ordered_manual_tools
+from golem_forge.agent.slash.invocation import described_tool, ordered_manual_tools
 from golem_forge.agent.tool_inventory import build_catalog, open_listing_workshop
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass

@@ -292,7 +292,7 @@ const showInbox = (rows, go, here) => {
       h("button.row", { on: { click: () => (dialog.close(), go(one)) } },
         el("span.inbox-asks",
           el("span.mono", oneLine(one.asks)),
-          one.about ? el("span.dim.small.clamp", oneLine(one.about)) : null,
+          one.about ? el("span.dim.small.about", oneLine(one.about)) : null,
           one.session === here ? null : el("span.dim.small", "in another session"),
         ),
         one.risk ? h("span.risk", { dataset: { risk: one.risk } }, one.risk) : null,

@@ -228,7 +228,7 @@ const waiting = (open) => {
         ...rows.map((row) =>
           el("li",
             h("button.row", { dataset: { focus: row.id }, on: { click: () => open.desk.frame.toQuestion(row.id) } },
-              el("span.inbox-asks", el("span.mono", row.name), row.about ? el("span.dim.small.clamp", row.about) : null),
+              el("span.inbox-asks", el("span.mono", row.name), row.about ? el("span.dim.small.about", row.about) : null),
               row.risk ? h("span.risk", { dataset: { risk: row.risk } }, row.risk) : null,
             ),
           ),

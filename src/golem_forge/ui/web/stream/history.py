@@ -28,7 +28,7 @@ from golem_forge.events.journal_reader import parse_line
 from golem_forge.events.journal_records import CallRecords, call_event
 from golem_forge.events.serialization import Event
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.web.stream.frames import characters_in
+from golem_forge.ui.web.views import characters_in
 
 PAGE_EVENTS: Final = 200
 _PAGE_BYTES: Final = 16 << 20

@@ -19,7 +19,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.serialization import Event
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.markdown import MarkdownStream
-from golem_forge.ui.web.stream.frames import frame_text
+from golem_forge.ui.web.views import frame_text
 
 MAX_OPEN: Final = 256
 """Of each type of event."""

@@ -26,8 +26,20 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import field_errors
 from golem_forge.ui.web.sdk import WebSocket, WebSocketDisconnect
 from golem_forge.ui.web.security import TOO_MANY, TOO_MUCH_AT_ONCE, ActionLimit
-from golem_forge.ui.web.stream.audience import BEHIND, PageQueue, QueueClosed
-from golem_forge.ui.web.stream.frames import (
+from golem_forge.ui.web.stream.history import HistoryPage
+from golem_forge.ui.web.stream.open_streams import OpenStream
+from golem_forge.ui.web.stream.watched_session import (
+    BEHIND,
+    GONE,
+    UI_NAME,
+    LiveSession,
+    PageQueue,
+    QueueClosed,
+    SessionStatus,
+    WatchedSession,
+    diff_for,
+)
+from golem_forge.ui.web.views import (
     PONG,
     Frame,
     answer_text,
@@ -35,16 +47,6 @@ from golem_forge.ui.web.stream.frames import (
     frame_text,
     hello_text,
     shown_text,
-)
-from golem_forge.ui.web.stream.history import HistoryPage
-from golem_forge.ui.web.stream.open_streams import OpenStream
-from golem_forge.ui.web.stream.watched_session import (
-    GONE,
-    UI_NAME,
-    LiveSession,
-    SessionStatus,
-    WatchedSession,
-    diff_for,
 )
 from golem_forge.ui.web.wire import ApiRefusal
 

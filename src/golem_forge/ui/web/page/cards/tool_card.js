@@ -236,7 +236,9 @@ export const toolCard = (item, ctx) => {
       h("span", { "aria-hidden": "true" }, STATES[state].mark),
       el("span.unseen", `${STATES[state].said}: `),
     );
-    say(about, aboutWords(item, state === "denied" && ctx.store?.questionOf?.(item)));
+    const words = aboutWords(item, state === "denied" && ctx.store?.questionOf?.(item));
+    say(about, words);
+    about.title = words;
     say(took, item.result?.view?.took ?? "");
     told.hidden = !item.said?.length;
     replace(told, item.said?.length ? saidNode(item.said) : null);

@@ -48,6 +48,7 @@ const approvalMode = (now, ctx, changed) => {
       input,
       el("span",
         el("strong", modeWords(one.mode)),
+        " ",
         el("code.dim.small", oneLine(one.mode)),
         checked ? pill("now", "ok") : null,
         el("span.mode-words", words(one.meaning)),

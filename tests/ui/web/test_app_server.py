@@ -23,7 +23,7 @@ from websockets.exceptions import ConnectionClosed
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.net import server
-from golem_forge.ui.web import need_web, quiet_server, security
+from golem_forge.ui.web import app, need_web, security
 from golem_forge.ui.web.listen import ListenAddress, check_address
 
 
@@ -199,7 +199,7 @@ class TestConnections:
         assert time.monotonic() - began > 2.5 * seconds  # or nobody looked while it was being taken
 
     async def test_idle_ones_however_many_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "MAX_CONNECTIONS", 32)
+        monkeypatch.setattr(app, "MAX_CONNECTIONS", 32)
         async with front() as served, socket_of(served) as page:
             held = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(250)]
             there = served.connections
@@ -213,7 +213,7 @@ class TestConnections:
 
     async def test_bodies_that_never_come_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Logging in takes no cookie, so anybody can begin to."""
-        monkeypatch.setattr(quiet_server, "MAX_CONNECTIONS", 8)
+        monkeypatch.setattr(app, "MAX_CONNECTIONS", 8)
         async with front() as served:
             half = request(
                 served.address, "/api/login", method="POST", Content_Type="application/json", Content_Length="9"
@@ -252,7 +252,7 @@ class TestSockets:
             assert page.close_code == 1009
 
     async def test_pings_whose_answers_nobody_reads(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(quiet_server, "MAX_UNREAD_BYTES", 1 << 18)
+        monkeypatch.setattr(app, "MAX_UNREAD_BYTES", 1 << 18)
         async with front() as served, socket_of(served) as page:
             page.transport.pause_reading()
             ping = b"\x89\xfd\0\0\0\0" + bytes(125)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.agent.conftest import calls, let_servers_start
 from tests.agent.test_delegation import cast, who
-from tests.agent.test_model_tools import found, names, search, written
+from tests.agent.test_prompt_tools import found, names, search, written
 
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 

@@ -9,7 +9,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.tools.context import HostPermission, Plan, ToolContext
 from golem_forge.tools.validation import Err
 from golem_forge.toolsets.web import WebToolset, create_webfetch_tool
-from golem_forge.toolsets.web.address import read_url
+from golem_forge.toolsets.web.http_client import read_url
 
 INVALID = [
     "file:///etc/passwd",

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from golem_forge.config.mcp_spec import DeferralSettings
-from golem_forge.tools.deferral import (
+from golem_forge.tools.tool import Remote, Tool
+from golem_forge.toolsets.tool_search import (
     MAX_LOADED,
     MAX_LOADED_TOKENS,
     DeferralThreshold,
@@ -17,7 +18,6 @@ from golem_forge.tools.deferral import (
     sources,
     split_tools,
 )
-from golem_forge.tools.tool import Remote, Tool
 
 
 def made(name: str, source: str = "mcp", says: str = "x", raw: str = "", **options: Any) -> Tool:
