@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from golem_forge.config.program import OtelSettings
-from golem_forge.events import telemetry
+from golem_forge.events import session_spans, telemetry
 from golem_forge.events.bus import EventBus
 from golem_forge.events.session_spans import MOST_CONTENT, Tracing
 
@@ -48,7 +48,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     tracers.add_span_processor(SimpleSpanProcessor(made.exporter))
     meters = MeterProvider([made.reader], shutdown_on_exit=False)
     tracing = Tracing(tracers.get_tracer("test"), meters.get_meter("test"))
-    monkeypatch.setattr(telemetry, "open_tracing", lambda endpoint, exporters: (tracing, []))
+    monkeypatch.setattr(session_spans, "open_tracing", lambda endpoint, exporters: (tracing, []))
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     yield made
     telemetry.close_telemetry()

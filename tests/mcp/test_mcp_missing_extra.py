@@ -28,7 +28,7 @@ def test_another_failure_is_not_dressed_up() -> None:
 
 
 def test_it_is_said_before_anything_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("golem_forge.mcp.find_spec", lambda name: None)
     with pytest.raises(ForgeError, match="pip install 'golem-forge\\[mcp\\]'"):
         need_sdk()
 
@@ -40,7 +40,7 @@ def test_trying_a_server_says_it_too(
     monkeypatch.setenv("FORGE_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     assert main(["mcp", "approve", "clock", "--yes"]) == 0
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("golem_forge.mcp.find_spec", lambda name: None)
     monkeypatch.setattr("golem_forge.mcp.client.managed_server._SDK", "golem_forge.mcp.absent")
     monkeypatch.setitem(sys.modules, "golem_forge.mcp.sdk", None)
     assert main(["mcp", "test", "clock"]) == 1

@@ -16,11 +16,17 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
+from golem_forge.core.lazy_module import LazyModule
 from golem_forge.storage.private_file import replacing
+
+if TYPE_CHECKING:
+    from ruamel import yaml as ruamel
+else:
+    ruamel = LazyModule("ruamel.yaml")
 
 _LINE_WIDTH: Final = 10_000
 """Columns at which the writer would fold a person's long line."""
@@ -29,9 +35,7 @@ _INDENT: Final = 2
 
 def compose(text: str) -> Any:
     """The root node; None for an empty text."""
-    from ruamel.yaml import YAML
-
-    return YAML(typ="safe", pure=True).compose(text)
+    return ruamel.YAML(typ="safe", pure=True).compose(text)
 
 
 def find_pair(mapping: Any, name: str) -> tuple[Any, Any] | None:
@@ -162,18 +166,15 @@ def _without_entry(text: str, path: tuple[str, ...], name: str) -> str | None:
 
 
 def _rewrite(text: str, change: Callable[[Any], None]) -> str:
-    from ruamel.yaml.comments import CommentedMap
-    from ruamel.yaml.error import YAMLError
-
     yaml = _writer()
     yaml.preserve_quotes = True
     out = io.StringIO()
     try:
         document = yaml.load(text.replace("\r\n", "\n"))
-        document = CommentedMap() if document is None else document
+        document = ruamel.comments.CommentedMap() if document is None else document
         change(document)
         yaml.dump(document, out)
-    except YAMLError:
+    except ruamel.error.YAMLError:
         raise ConfigError("cannot be edited by Forge; change it by hand") from None
     return _with_line_ends(text, out.getvalue())
 
@@ -186,9 +187,7 @@ def _render(value: Mapping[str, Any]) -> str:
 
 
 def _writer() -> Any:
-    from ruamel.yaml import YAML
-
-    yaml = YAML(typ="rt", pure=True)
+    yaml = ruamel.YAML(typ="rt", pure=True)
     yaml.width = _LINE_WIDTH
     yaml.indent(mapping=_INDENT)
     return yaml
@@ -197,26 +196,21 @@ def _writer() -> Any:
 def _to_ruamel(value: Any) -> Any:
     """The value for the writer: lists within one line, and texts that it would not write so that they can be read back
     (U+0085 is folded away, `?0` in a list becomes a key) in double quotes."""
-    from ruamel.yaml.comments import CommentedSeq
-    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
-
     if isinstance(value, Mapping):
         return {key: _to_ruamel(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        items = CommentedSeq(_to_ruamel(item) for item in value)
+        items = ruamel.comments.CommentedSeq(_to_ruamel(item) for item in value)
         items.fa.set_flow_style()
         return items
     if isinstance(value, str) and (not value.isprintable() or value.startswith(("?", ":"))):
-        return DoubleQuotedScalarString(value)
+        return ruamel.scalarstring.DoubleQuotedScalarString(value)
     return value
 
 
 def _mapping_at(node: Any, path: tuple[str, ...]) -> Any:
-    from ruamel.yaml.nodes import MappingNode
-
     for part in path:
-        node = find_value(node, part) if isinstance(node, MappingNode) else None
-    return node if isinstance(node, MappingNode) else None
+        node = find_value(node, part) if isinstance(node, ruamel.nodes.MappingNode) else None
+    return node if isinstance(node, ruamel.nodes.MappingNode) else None
 
 
 def _last_line(node: Any) -> int:

@@ -28,12 +28,18 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.lazy_module import LazyModule
 from golem_forge.core.regex import regex
+
+if TYPE_CHECKING:
+    from ruamel import yaml as ruamel
+else:
+    ruamel = LazyModule("ruamel.yaml")
 
 MAX_VALUES: Final = 50_000
 MAX_DEPTH: Final = 40
@@ -139,20 +145,21 @@ def read_full_document(text: str, *, strict: bool = False) -> YamlDocument:
 
 def _parser_events(text: str) -> Iterator[Any]:
     """The parser's events; its errors as YamlFault. It works step by step, so a reader that stops early is cheap."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
-    from ruamel.yaml.reader import ReaderError
-
     try:
-        yield from YAML(typ="safe", pure=True).parse(text)
-    except MarkedYAMLError as error:
+        yield from ruamel.YAML(typ="safe", pure=True).parse(text)
+    except ruamel.error.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise YamlFault((), f"not valid YAML: {error.problem or error.context}", line) from None
-    except ReaderError as error:
+    except ruamel.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise YamlFault((), "not valid YAML: control character", line) from None
-    except (YAMLError, ValueError, OverflowError, RecursionError):  # an escape beyond Unicode is no YAMLError
+    except (
+        ruamel.error.YAMLError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ):  # an escape beyond Unicode is no YAMLError
         raise YamlFault((), "not valid YAML", 1) from None
 
 
@@ -167,35 +174,31 @@ class _EventReader:
         """Anchor → (value, how many values it holds); known once its value is complete."""
 
     def read(self) -> None:
-        from ruamel.yaml.events import DocumentStartEvent, StreamEndEvent
-
         next(self._events)  # the stream starts
-        if isinstance(next(self._events), StreamEndEvent):
+        if isinstance(next(self._events), ruamel.events.StreamEndEvent):
             return
         self.document.value = self._value(next(self._events), ())
         next(self._events)  # the document ends
         after = next(self._events)
-        if isinstance(after, DocumentStartEvent):
+        if isinstance(after, ruamel.events.DocumentStartEvent):
             self.document.problem((), "a second document (`---`) is not supported", after.start_mark.line + 1)
 
     def _value(self, event: Any, path: YamlPath) -> Any:
-        from ruamel.yaml.events import AliasEvent, MappingStartEvent, SequenceStartEvent
-
         line = event.start_mark.line + 1
         if self.document.lines.setdefault(path, line) != line and getattr(event, "value", "?"):
             # The parser finds out that nothing is there on the line after.
             self.document.starts.setdefault(path, line)
-        if self.document.strict and (isinstance(event, AliasEvent) or event.anchor):
+        if self.document.strict and (isinstance(event, ruamel.events.AliasEvent) or event.anchor):
             raise YamlFault(path, "anchors (`&`) and aliases (`*`) are not supported; write the value out", line)
-        if isinstance(event, AliasEvent):
+        if isinstance(event, ruamel.events.AliasEvent):
             return self._alias(event, line)
         before = self._made
         self._count(1, path, line)
-        is_collection = isinstance(event, (MappingStartEvent, SequenceStartEvent))
+        is_collection = isinstance(event, (ruamel.events.MappingStartEvent, ruamel.events.SequenceStartEvent))
         unknown = event.tag is not None and (is_collection or event.tag not in _TEXT_TAGS)
         if unknown:
             self.document.problem(path, f"tag {str(event.tag)[:80]!r} is not supported", line)
-        if isinstance(event, MappingStartEvent):
+        if isinstance(event, ruamel.events.MappingStartEvent):
             value: Any = self._mapping(path)
         elif is_collection:
             value = self._sequence(path)
@@ -224,11 +227,9 @@ class _EventReader:
             raise YamlFault(path[:4], "is too deeply nested", line, valid=True)
 
     def _mapping(self, path: YamlPath) -> dict[str, Any]:
-        from ruamel.yaml.events import MappingEndEvent
-
         seen: dict[str, int] = {}
         result: dict[str, Any] = {}
-        while not isinstance(event := next(self._events), MappingEndEvent):
+        while not isinstance(event := next(self._events), ruamel.events.MappingEndEvent):
             line = event.start_mark.line + 1
             key = self._key(event, path, line)
             if key is None:
@@ -243,10 +244,10 @@ class _EventReader:
 
     def _key(self, event: Any, path: YamlPath, line: int) -> str | None:
         """None for a key that is no text; it is passed over with its value."""
-        from ruamel.yaml.events import ScalarEvent
-
         strict = self.document.strict
-        if not isinstance(event, ScalarEvent) or (strict and (event.anchor or event.tag not in (None, *_TEXT_TAGS))):
+        if not isinstance(event, ruamel.events.ScalarEvent) or (
+            strict and (event.anchor or event.tag not in (None, *_TEXT_TAGS))
+        ):
             if not strict:
                 self._value(event, (*path, "?"))
                 self._value(next(self._events), (*path, "?"))
@@ -260,10 +261,8 @@ class _EventReader:
         return key
 
     def _sequence(self, path: YamlPath) -> list[Any]:
-        from ruamel.yaml.events import SequenceEndEvent
-
         result: list[Any] = []
-        while not isinstance(item := next(self._events), SequenceEndEvent):
+        while not isinstance(item := next(self._events), ruamel.events.SequenceEndEvent):
             result.append(self._value(item, (*path, len(result))))
         return result
 

@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Mapping
+from datetime import date, time
+from enum import Enum
 from json.encoder import encode_basestring as quoted
 from math import isfinite
 from typing import Any, Final
@@ -186,10 +189,6 @@ def _to_plain_value(value: Any) -> Any:
 
 
 def _known_type_value(value: Any) -> Any:
-    from collections import deque
-    from datetime import date, time
-    from enum import Enum
-
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, (date, time)):

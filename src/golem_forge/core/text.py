@@ -27,6 +27,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
@@ -313,8 +314,6 @@ def columns(rows: Iterable[Sequence[str]], indent: str = "") -> str:
 
 def local_time(ts: str, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """The journal writes UTC; people read their own clock."""
-    from datetime import datetime
-
     try:
         return datetime.fromisoformat(ts).astimezone().strftime(form)
     except ValueError:

@@ -18,14 +18,22 @@ Threat: the name of a tool that does not exist is a text of the model; it counts
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from opentelemetry import metrics, trace
 from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from golem_forge._version import __version__
 from golem_forge.core.json import valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import clip
@@ -42,6 +50,7 @@ _PROVIDERS: Final = {"google": "gcp.gemini"}
 _REQUEST_FAILED: Final = frozenset({"MODEL_RETRY", "MODEL_FALLBACK"})
 _MODEL_FAILED: Final = "model_unavailable"
 _NANO: Final = 1_000_000_000
+_SCOPE: Final = "golem_forge"
 
 
 class Instruments:
@@ -415,3 +424,46 @@ def _messages(role: str, text: str) -> str:
     """As the conventions write messages."""
     parts = [{"type": "text", "content": clip(valid_unicode(text), MOST_CONTENT)}]
     return json.dumps([{"role": role, "parts": parts}], ensure_ascii=False)
+
+
+def open_tracing(endpoint: str, exporters: list[Any]) -> tuple[Tracing, list[Callable[[], object]]]:
+    """`exporters` gets those that were made; the functions send what is left and close them."""
+    shutdowns: list[Callable[[], object]] = []
+    tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
+    if not isinstance(tracers, TracerProvider):
+        tracers = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+        if _exports("OTEL_TRACES_EXPORTER"):
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+            spans = OTLPSpanExporter(endpoint=_address(endpoint, "TRACES"))
+            tracers.add_span_processor(BatchSpanProcessor(spans))
+            exporters.append(spans)
+        shutdowns.append(tracers.shutdown)
+    if not isinstance(meters, MeterProvider):
+        readers = []
+        if _exports("OTEL_METRICS_EXPORTER"):
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+            points = OTLPMetricExporter(endpoint=_address(endpoint, "METRICS"))
+            readers.append(PeriodicExportingMetricReader(points))
+            exporters.append(points)
+        meters = MeterProvider(metric_readers=readers, resource=_resource(), shutdown_on_exit=False)
+        shutdowns.append(meters.shutdown)
+    tracer, meter = tracers.get_tracer(_SCOPE, __version__), meters.get_meter(_SCOPE, __version__)
+    return Tracing(tracer, meter), shutdowns
+
+
+def _exports(variable: str) -> bool:
+    return os.environ.get(variable, "").strip().lower() != "none"
+
+
+def _address(endpoint: str, signal: str) -> str | None:
+    """None: the library reads its variables, which come first."""
+    if not endpoint or any(os.environ.get(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT") for each in ("", f"{signal}_")):
+        return None
+    return f"{endpoint.rstrip('/')}/v1/{signal.lower()}"
+
+
+def _resource() -> Any:
+    own = {"service.name": "golem-forge", "service.version": __version__}
+    return Resource.create({**own, **OTELResourceDetector().detect().attributes})

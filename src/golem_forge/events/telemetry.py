@@ -27,7 +27,6 @@ from threading import Event as ThreadEvent
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from golem_forge._version import __version__
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.events.bus import ALL_EVENTS, EventBus
 from golem_forge.events.serialization import Event
@@ -43,7 +42,6 @@ without it a short session would leave no trace."""
 _RETRY_S: Final = 1.0
 """After so much of it a collector that refused is not tried again; a request under way goes on."""
 _MOST_FACTS: Final = 10_000
-_SCOPE: Final = "golem_forge"
 _log = logging.getLogger(__name__)
 logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
 # It logs that a collector is away; where a program configured no logging, Python would print that.
@@ -253,6 +251,8 @@ class Pipeline:
 
     def _run(self) -> None:
         try:
+            from golem_forge.events.session_spans import open_tracing
+
             tracing, shutdowns = open_tracing(self._endpoint, self._exporters)
         except Exception as error:  # a variable with a value that the library refuses; the session goes on
             _log.warning("telemetry could not start (%s): check the variables OTEL_*", type(error).__name__)
@@ -283,56 +283,3 @@ def _shared_pipeline(settings: TelemetrySettings) -> Pipeline:
             atexit.unregister(close_telemetry)
             atexit.register(close_telemetry)
         return _pipeline
-
-
-def open_tracing(endpoint: str, exporters: list[Any]) -> tuple[Tracing, list[Callable[[], object]]]:
-    """Loads the library. `exporters` gets those that were made; the functions send what is left and close them."""
-    from opentelemetry import metrics, trace
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    from golem_forge.events.session_spans import Tracing
-
-    shutdowns: list[Callable[[], object]] = []
-    tracers, meters = trace.get_tracer_provider(), metrics.get_meter_provider()
-    if not isinstance(tracers, TracerProvider):
-        tracers = TracerProvider(resource=_resource(), shutdown_on_exit=False)
-        if _exports("OTEL_TRACES_EXPORTER"):
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-            spans = OTLPSpanExporter(endpoint=_address(endpoint, "TRACES"))
-            tracers.add_span_processor(BatchSpanProcessor(spans))
-            exporters.append(spans)
-        shutdowns.append(tracers.shutdown)
-    if not isinstance(meters, MeterProvider):
-        readers = []
-        if _exports("OTEL_METRICS_EXPORTER"):
-            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-
-            points = OTLPMetricExporter(endpoint=_address(endpoint, "METRICS"))
-            readers.append(PeriodicExportingMetricReader(points))
-            exporters.append(points)
-        meters = MeterProvider(metric_readers=readers, resource=_resource(), shutdown_on_exit=False)
-        shutdowns.append(meters.shutdown)
-    tracer, meter = tracers.get_tracer(_SCOPE, __version__), meters.get_meter(_SCOPE, __version__)
-    return Tracing(tracer, meter), shutdowns
-
-
-def _exports(variable: str) -> bool:
-    return os.environ.get(variable, "").strip().lower() != "none"
-
-
-def _address(endpoint: str, signal: str) -> str | None:
-    """None: the library reads its variables, which come first."""
-    if not endpoint or any(os.environ.get(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT") for each in ("", f"{signal}_")):
-        return None
-    return f"{endpoint.rstrip('/')}/v1/{signal.lower()}"
-
-
-def _resource() -> Any:
-    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-
-    own = {"service.name": "golem-forge", "service.version": __version__}
-    return Resource.create({**own, **OTELResourceDetector().detect().attributes})

@@ -1,6 +1,6 @@
 """The official SDK as the client side uses it: the one place that imports it there.
 
-It costs most of a second, so this module is imported inside the functions that need it, when the first server is used.
+It costs most of a second, so most modules use it as `golem_forge.mcp.lazy_sdk`, which loads it with the first server.
 Nothing private of the SDK is named anywhere else: what the session does not offer openly is wrapped here.
 """
 

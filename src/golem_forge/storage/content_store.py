@@ -20,6 +20,7 @@ import errno
 import hashlib
 import logging
 import os
+import shutil
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -397,8 +398,6 @@ def _snapshot_tree(snapshot: Snapshot) -> Tree | None:
 
 def _remove(folder: Path) -> None:
     """Its own directories are read-only, which would keep their entries from being removed."""
-    import shutil
-
     with contextlib.suppress(OSError):
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             os.unlink(folder)

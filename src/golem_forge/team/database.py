@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import sqlite3
 import time
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -274,8 +275,6 @@ def _sqlite_sql(sql: str) -> str:
 
 class SqliteConnection:
     def __init__(self, path: Path) -> None:
-        import sqlite3
-
         if path.exists():
             if path.stat().st_mode & 0o077:
                 raise TeamError(
@@ -332,13 +331,9 @@ class SqliteDatabase(Database):
         connection.execute("ROLLBACK")
 
     def is_conflict(self, error: Exception) -> bool:
-        import sqlite3
-
         return isinstance(error, sqlite3.IntegrityError) and APPEND_ONLY not in str(error)
 
     def unavailable(self, error: Exception) -> TeamError | None:
-        import sqlite3
-
         if isinstance(error, sqlite3.OperationalError):
             if "no such table" in str(error) or "no such column" in str(error):
                 return TeamError("The store has no tables yet, or old ones. Run `forge store init`.", "STORE_SCHEMA")

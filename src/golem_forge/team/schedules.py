@@ -16,6 +16,7 @@ import json
 from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass
@@ -147,8 +148,6 @@ def _not_cron(why: str) -> TeamError:
 
 def read_zone(name: str) -> tzinfo:
     """`UTC`, or a name like Europe/Berlin. Raises TeamError."""
-    from zoneinfo import ZoneInfo
-
     if name == "UTC":
         return UTC
     try:

@@ -26,6 +26,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, from_mcp
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import joined_texts
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.active_calls import ActiveCall, CallTimers, TimeLimit, call_in_progress
 from golem_forge.mcp.client.model import RemoteTool
 from golem_forge.mcp.client.transport import (
@@ -41,7 +42,6 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.schema import json_path
 
 if TYPE_CHECKING:
-    from golem_forge.mcp import sdk
     from golem_forge.mcp.client.managed_server import ManagedServer
     from golem_forge.mcp.client.model import ServerManifest
 
@@ -286,8 +286,6 @@ async def answer_input_requests(
     progress: Progress,
     headers: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    from golem_forge.mcp import sdk
-
     wait = _FIRST_WAIT
     for _ in range(MAX_INPUT_ROUNDS):
         try:
@@ -315,8 +313,6 @@ async def answer_input_requests(
 
 
 async def _answers(link: ServerLink, asked: sdk.InputRequiredResult) -> dict[str, Any]:
-    from golem_forge.mcp import sdk
-
     requests = asked.input_requests or {}
     if len(requests) > MOST_QUESTIONS:
         raise ForgeError(f"{link.server} asked more than {MOST_QUESTIONS} questions at once", code="TOO_MANY_QUESTIONS")

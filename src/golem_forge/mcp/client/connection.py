@@ -18,13 +18,14 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge._version import __version__
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.manifest import fetch_manifest
 from golem_forge.mcp.client.model import ServerManifest
 from golem_forge.mcp.client.server_requests import ServerRequests
@@ -39,9 +40,6 @@ from golem_forge.mcp.client.transport import (
     WatchedDispatcher,
     paced,
 )
-
-if TYPE_CHECKING:
-    from golem_forge.mcp import sdk
 
 END_TIMEOUT_S: Final = 0.9
 """For an orderly end; then the task is cancelled, wherever it is."""
@@ -144,8 +142,6 @@ class Connection:
             self._scope.cancel()
 
     async def _live(self) -> None:
-        from golem_forge.mcp import sdk
-
         try:
             with sdk.anyio.CancelScope() as self._scope:
                 self._scope.deadline = sdk.anyio.current_time() + self._within_s
@@ -262,8 +258,6 @@ def _retrieve_exception(future: asyncio.Future[Any]) -> None:
 
 def _cause(error: BaseException | None) -> ForgeError:
     """The one that says most of what a task group may have collected."""
-    from golem_forge.mcp import sdk
-
     leaves = sorted(_leaves(error), key=lambda leaf: isinstance(leaf, ForgeError), reverse=True) if error else ()
     leaf = leaves[0] if leaves else error
     if isinstance(leaf, ForgeError):
@@ -285,8 +279,6 @@ def _leaves(error: BaseException) -> list[BaseException]:
 def _describe_error(error: BaseException) -> str:
     """Threat: a foreign exception may quote what the server sent, at any length; a validation error is named only by
     where it is."""
-    from golem_forge.mcp import sdk
-
     match error:
         case ErrorResponse():
             return f"the server refused to list what it offers: {error.message} ({error.code})"
@@ -321,8 +313,6 @@ async def _listen_on(
 ) -> None:
     """Keeps a `subscriptions/listen` stream open while the connection lives; one that ended is opened again, later each
     time. Ends where the server refuses it."""
-    from golem_forge.mcp import sdk
-
     loop = asyncio.get_running_loop()
     failures = 0
     while link.is_alive:

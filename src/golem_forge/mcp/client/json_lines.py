@@ -17,12 +17,10 @@ import logging
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.transport import ClosingStream, Delivery, LineTooLong, NotSent, current_delivery
-
-if TYPE_CHECKING:
-    from golem_forge.mcp import sdk
 
 LONGEST_LINE: Final = 16 << 20
 _READ_BYTES: Final = 1 << 16
@@ -74,8 +72,6 @@ class LineReader(ClosingStream):
     ) -> None:
         """`over`: told once, when nothing more will be read, and whether that is because of what was. `answered`:
         called when an answer has come, before anybody gets it."""
-        from golem_forge.mcp import sdk
-
         self.dropped = 0
         """Lines that were not JSON-RPC."""
         self._server = server
@@ -240,8 +236,6 @@ class _Line:
 class LineWriter(ClosingStream):
     def __init__(self, descriptor: int, *, server: str, before: Callable[[], Awaitable[None]]) -> None:
         """The descriptor does not block, and stays the caller's to close. `before`: called before each request."""
-        from golem_forge.mcp import sdk
-
         self._descriptor = descriptor
         self._server = server
         self._before = before

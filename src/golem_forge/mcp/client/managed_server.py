@@ -25,6 +25,7 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
 from golem_forge.events.redaction import Redactor
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp import need_sdk
 from golem_forge.mcp.client.active_calls import ActiveCall, CallSlots
 from golem_forge.mcp.client.approval_text import server_card, server_diff
@@ -446,8 +447,6 @@ class ManagedServer:
 
     async def _refetch(self) -> None:
         """Whatever goes wrong, what was known stays: the next connection lists anew."""
-        from golem_forge.mcp import sdk
-
         connection = self._connection
         if connection is None or connection.link is None or not connection.is_alive:
             return

@@ -27,6 +27,7 @@ from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.json import compact_json, sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.model import ServerManifest
 from golem_forge.mcp.client.transport import ErrorResponse, ServerLink
 from golem_forge.storage.home import ForgeHome
@@ -121,8 +122,6 @@ def _without_invalid_headers(link: ServerLink, entries: Sequence[Any]) -> tuple[
     """In the new era a tool that asks for impossible headers must not be offered at all."""
     if not link.is_modern:
         return tuple(entries), []
-    from golem_forge.mcp import sdk
-
     usable, unfit = [], []
     for entry in entries:
         schema = entry.get("inputSchema") if isinstance(entry, dict) else None

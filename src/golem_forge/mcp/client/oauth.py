@@ -11,6 +11,7 @@ with one URL share a login. A login that cannot be read counts as missing: the p
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.approval_text import display_text
 from golem_forge.storage.credentials import MAX_CREDENTIAL, CredentialFolder, CredentialRecord
 from golem_forge.storage.home import ForgeHome
@@ -26,8 +28,6 @@ from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
-    from golem_forge.mcp import sdk
-
 LOGIN_SECONDS: Final = 300.0
 _REQUEST_SECONDS: Final = 30.0
 _MOST_WORDS: Final = 300
@@ -53,9 +53,6 @@ async def login(
 
     `metadata_url`: a published document that describes this client, for servers that take one instead of registering.
     """
-    import asyncio
-
-    from golem_forge.mcp import sdk
     from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
 
     if not (url or spec.url):
@@ -85,8 +82,6 @@ async def logout(spec: ServerSpec, home: ForgeHome, *, url: str = "") -> bool:
 
 def _describe_failure(error: Exception) -> str:
     """Threat: what authorization servers answer may hold codes and tokens; it is repeated nowhere."""
-    from golem_forge.mcp import sdk
-
     if isinstance(error, sdk.OAuthTokenError):
         return "the authorization server gave no token"
     if isinstance(error, sdk.OAuthRegistrationError):

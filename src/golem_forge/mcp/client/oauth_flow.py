@@ -12,6 +12,7 @@ loopback port.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -211,8 +212,6 @@ class InteractiveAuth(_OAuthLogin):
         self.finished = True
 
     async def _show(self, url: str) -> None:
-        import inspect
-
         try:
             checked_url(url)
         except RequestRefused as refusal:

@@ -23,7 +23,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, urlsplit
 
 from golem_forge.config.mcp_spec import ServerSpec, url_problem
@@ -31,6 +31,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.text import count_control_chars
 from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.active_calls import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -52,9 +53,6 @@ from golem_forge.tools.forms import (
     secret_texts,
 )
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
-
-if TYPE_CHECKING:
-    from golem_forge.mcp import sdk
 
 T = TypeVar("T")
 _INTERNAL_ERROR: Final = -32603
@@ -107,8 +105,6 @@ class ServerRequests:
 
 def _failed(what: str, error: Exception) -> sdk.ErrorData:
     """Threat: the words of a foreign exception may hold paths or secrets; the server is told that it failed."""
-    from golem_forge.mcp import sdk
-
     if isinstance(error, RequestRefused):
         return sdk.ErrorData(code=error.code, message=error.message)
     _log.warning("%s could not be answered: %s", what, type(error).__name__)
@@ -233,8 +229,6 @@ def _with_defaults(schema: Mapping[str, Any], given: _Values) -> _Values:
 
 
 def _elicit_result(action: str, values: _Values | None = None) -> sdk.ElicitResult:
-    from golem_forge.mcp import sdk
-
     known = action if action in ("accept", "decline") else "cancel"
     return sdk.ElicitResult.model_validate({"action": known, "content": values})
 
@@ -328,8 +322,6 @@ _TURNED_DOWN: Final = "User rejected sampling request"
 
 
 async def answer_sampling(spec: ServerSpec, hooks: Hooks, flight: ActiveCall, params: Any) -> sdk.CreateMessageResult:
-    from golem_forge.mcp import sdk
-
     flight.sampling_count += 1
     if flight.sampling_count > REQUESTS_PER_CALL:
         raise RequestRefused(INVALID_PARAMS, f"more than {REQUESTS_PER_CALL} sampling requests during one call")
@@ -389,8 +381,6 @@ async def _sample_hook(hooks: Hooks, request: SamplingRequest, flight: ActiveCal
 
 
 async def list_roots(spec: ServerSpec, hooks: Hooks) -> sdk.ListRootsResult:
-    from golem_forge.mcp import sdk
-
     roots = []
     if spec.zones and not spec.is_http:
         walls = hooks.walls_for(spec)

@@ -14,7 +14,7 @@ import hashlib
 import os
 import shutil
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from golem_forge.config.mcp_spec import ExpandedServer, ServerSpec
 from golem_forge.config.sandbox_block import ResourceLimits, variable_problem
@@ -22,6 +22,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.json_lines import LineReader, LineWriter
 from golem_forge.mcp.client.transport import CannotStart, TransportError, WallsFailed
 from golem_forge.policy.rules.globs import expand_groups, is_mirror
@@ -34,9 +35,6 @@ from golem_forge.sandbox.walls.model import HostGrant, Job, Level
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
-
-if TYPE_CHECKING:
-    from golem_forge.mcp import sdk
 
 STDIN_GRACE_S: Final = 0.3
 """Between the end of its input and TERM."""
@@ -93,8 +91,6 @@ class StdioTransport:
         return self._reader, self._writer
 
     async def __aexit__(self, *_: object) -> None:
-        from golem_forge.mcp import sdk
-
         self.start_shutdown()
         with sdk.anyio.CancelScope(shield=True):
             await self.gone.wait()

@@ -26,6 +26,7 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import compact_json, digest, sha256_hex
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import display_name, escape_control_chars
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.approval_text import (
     definition_diff,
     definition_of,
@@ -374,16 +375,12 @@ class ServerOffer:
             self._header_maps[tool.digest] = _header_map(tool)
         if not (found := self._header_maps[tool.digest]):
             return None
-        from golem_forge.mcp import sdk
-
         return sdk.mcp_param_headers(found, args)
 
 
 def _header_map(tool: RemoteTool) -> HeaderMap | None:
     if "x-mcp-header" not in compact_json(tool.input_schema):
         return None
-    from golem_forge.mcp import sdk
-
     return sdk.x_mcp_header_map(tool.input_schema)
 
 

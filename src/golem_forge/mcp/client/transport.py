@@ -33,19 +33,17 @@ import itertools
 import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context, ContextVar, Token
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec, expand_spec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
+from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.model import Hooks
 from golem_forge.mcp.client.oauth import provider
 from golem_forge.storage.home import ForgeHome
-
-if TYPE_CHECKING:
-    from golem_forge.mcp import sdk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,8 +261,6 @@ class ServerLink:
         failure: Callable[[], TransportError | None] = lambda: None,
     ) -> None:
         """`failure`: what went wrong with the connection as a whole."""
-        from golem_forge.mcp import sdk
-
         self._failure = failure
         self.server = server
         self.session = session
@@ -386,8 +382,6 @@ class WatchedDispatcher:
 
         async def answer(context: Any, method: str, params: Mapping[str, Any] | None) -> dict[str, Any]:
             if self._asked >= MAX_OPEN_REQUESTS:
-                from golem_forge.mcp import sdk
-
                 raise sdk.MCPError(sdk.INTERNAL_ERROR, "too many requests at once")
             self._asked += 1
             try:
@@ -430,8 +424,6 @@ class PacedWriter(_WrappedStream):
     """The SDK's WriteStream."""
 
     def __init__(self, inner: Any) -> None:
-        from golem_forge.mcp import sdk
-
         super().__init__(inner)
         self._answer = (sdk.JSONRPCResponse, sdk.JSONRPCError)
         self._waiting = 0

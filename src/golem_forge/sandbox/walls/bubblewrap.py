@@ -19,6 +19,7 @@ import os
 import re
 import resource
 import stat
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -300,8 +301,6 @@ def find_system_program(name: str, directories: tuple[str, ...] = SYSTEM_DIRECTO
 @lru_cache(maxsize=1)
 def can_hide_mount_table() -> bool:
     """Tried once: a machine may have other programs by these names, or a profile that forbids what they do."""
-    import subprocess
-
     path = find_bwrap()
     if path is None:
         return False
@@ -352,8 +351,6 @@ def _is_safe_file(path: str, is_kind: Callable[[int], bool]) -> bool:
 
 @lru_cache(maxsize=4)
 def _describe_backend(path: str, *_identity: int) -> Backend:
-    import subprocess
-
     try:
         said = subprocess.run(
             [path, "--help"],

@@ -29,6 +29,8 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
+from golem_forge.sandbox.network.loopback import bypassing
+from golem_forge.sandbox.network.proxy import proxy_environment
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.changes import mount_around
 from golem_forge.sandbox.walls.layout import BYTECODE, SHIPPED
@@ -56,9 +58,6 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
         own = os.path.dirname(ripgrep_path())
         path = tuple(own if entry == SHIPPED else entry for entry in path)
     elif job.hosts:  # without namespaces no proxy stands there
-        from golem_forge.sandbox.network.loopback import bypassing
-        from golem_forge.sandbox.network.proxy import proxy_environment
-
         direct = bypassing([grant for grant in job.hosts if grant.service])
         proxy = proxy_environment() | {"NO_PROXY": direct, "no_proxy": direct}
     fixed = {"PATH": ":".join((*job.path_first, *path)), "HOME": home}

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -87,8 +88,6 @@ async def put_up(pid: int, masks: Sequence[Mask]) -> None:
 
 
 def _put_up(pid: int, masks: Sequence[Mask]) -> None:
-    import subprocess
-
     places = (f"{'d' if isinstance(one, MaskedDirectory) else 'f'}{one.place}\0" for one in masks)
     try:
         done = subprocess.run(

@@ -28,12 +28,15 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import person_environ
+from golem_forge.sandbox.network.credentials import HeaderCredentials
+from golem_forge.sandbox.network.loopback import HostServices
+from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 from golem_forge.sandbox.network.registries import person_mirrors
 from golem_forge.sandbox.process.child import Child, start_process
 from golem_forge.sandbox.process.launch import Launch, TreeRoot
 from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout
+from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout, probe
 from golem_forge.sandbox.walls.cache import (
     BytecodeCache,
     PackageCache,
@@ -111,16 +114,11 @@ class _FullStart:
             await self.inspection.begin(zone, self.job, self._leases[-1] if writable else None)
         if self.job.hosts:  # where all are services, the proxy still says of every other one that it is refused
             named = [grant for grant in self.job.hosts if not grant.service]
-            from golem_forge.sandbox.network.credentials import HeaderCredentials
-            from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
-
             store, told = None, self.job.credential_used
             if self.job.credentials and told is not None:
                 store = HeaderCredentials(self.job.credentials, person_environ(), told)
             self.proxy = HostProxy(named, upstream=user_proxy(person_environ()), credentials=store)
         if services := [grant for grant in self.job.hosts if grant.service]:
-            from golem_forge.sandbox.network.loopback import HostServices
-
             self.services = HostServices(services, self.job.service_reached)
 
     def plan(self) -> Callable[[], bool] | None:
@@ -618,15 +616,11 @@ def _network(job: Job) -> Network:
 
 async def probe_without_saving(cache: Path) -> ProbeReport:
     """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
-    from golem_forge.sandbox.walls.probe import cached_report, probe_with_retry
-
-    return cached_report(cache) or await probe_with_retry(cache=None)
+    return probe.cached_report(cache) or await probe.probe_with_retry(cache=None)
 
 
 async def _probe_and_save(cache: Path) -> ProbeReport:
-    from golem_forge.sandbox.walls.probe import probe_with_retry
-
-    return await probe_with_retry(cache=cache)
+    return await probe.probe_with_retry(cache=cache)
 
 
 _WINDOW: Final = 256 * 1024

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -58,8 +59,6 @@ def script_block(source: bytes, file: str) -> ScriptBlock | None:
     text = blocks[0]
     if len(text) > _LONGEST_BLOCK:
         raise _invalid_block(file, f"its `# /// script` block is longer than {_LONGEST_BLOCK >> 10} KiB")
-    import tomllib
-
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError, ValueError) as error:
@@ -298,8 +297,6 @@ def _lock_names_files(lock: bytes) -> bool:
     """What cannot be read names whatever it likes."""
     if len(lock) > _LONGEST_LOCK:
         return True
-    import tomllib
-
     try:
         return _has_local(tomllib.loads(lock.decode()))
     except (ValueError, RecursionError):

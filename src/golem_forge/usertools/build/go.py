@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from shlex import join, quote
 from typing import TYPE_CHECKING, Final
 
 from golem_forge.core.json import sha256_hex
@@ -207,8 +208,6 @@ def debug_module(files: FolderFiles, go: GoToolchain) -> GoModule:
 
 def debug_command(go: GoToolchain, binary: str, flags: Sequence[str], *, cached: bool) -> tuple[str, ...]:
     """Builds from source and runs that: `go run` would take the tool's folder for the working directory."""
-    from shlex import join, quote
-
     variables = {**GO_ENV, **GO_OFFLINE_ENV, "GOROOT": go.inner, "GOMODCACHE": f"{BUILD_DIR}/{MODULE_DIR}/mod"}
     said = " ".join(f"{name}={quote(value)}" for name, value in variables.items())
     linked = f'cp -rs {GO_CACHE_DIR}/. "$made/cache" && ' if cached else ""

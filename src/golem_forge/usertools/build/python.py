@@ -15,6 +15,7 @@ in a child with walls and limits; the source comes by standard input, and the ch
 
 from __future__ import annotations
 
+import platform
 import re
 import sys
 from functools import cache
@@ -69,8 +70,6 @@ def own_interpreter(forge_home: Path) -> PythonInterpreter:
 @cache
 def platform_name() -> str:
     """What a binary or a wheel was made for."""
-    import platform
-
     return f"{sys.platform} {platform.machine()} {'-'.join(platform.libc_ver())}"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -146,14 +147,10 @@ def _go_version(root: str, program: str) -> str:
 
 def _package_directories() -> tuple[str, ...]:
     """Where packages beside Forge are installed; not `sys.path`, on which a project's own directory may stand."""
-    import sysconfig
-
     return tuple(dict.fromkeys(os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib")))
 
 
 def _program_directories() -> tuple[str, ...]:
-    import sysconfig
-
     return tuple(dict.fromkeys((os.path.dirname(sys.executable), sysconfig.get_path("scripts"))))
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import marshal
 import os
 import socket
 from collections.abc import Mapping
@@ -194,8 +195,6 @@ def _same_job(walls: Walls, job: Job, other_walls: Walls, other: Job) -> bool:
 
 
 def _encode_order(order: RunOrder, job: Job) -> bytes:
-    import marshal
-
     env = {os.fsencode(name): os.fsencode(value) for name, value in {**job.env, **order.env}.items()}
     content = marshal.dumps(
         (order.script, list(order.argv), env, order.stdin or None, list(order.search)), _MARSHAL_FORMAT

@@ -15,6 +15,7 @@ import io
 import os
 import stat
 import unicodedata
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -163,7 +164,6 @@ def _read_packed(path: Path) -> bytes:
 
 def _gunzip(data: bytes) -> bytes:
     import gzip
-    import zlib
 
     found = bytearray()
     try:
@@ -223,7 +223,6 @@ class _BoundedBytes(io.BytesIO):
 
 def _unzip(data: bytes, bundle: Bundle) -> None:
     import zipfile
-    import zlib
 
     try:
         with zipfile.ZipFile(_BoundedBytes(data)) as archive:
