@@ -27,7 +27,8 @@ from golem_forge.agent.history import History, recap
 from golem_forge.agent.loop import INTERRUPTED_TEXT, Loop
 from golem_forge.agent.messages import Attachment
 from golem_forge.agent.model.interface import Model, ModelError
-from golem_forge.agent.model.selection import ModelKeys, choose_model, missing_key, no_model_message
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import choose_model, missing_key, no_model_message
 from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import OpenTurn, Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted

@@ -77,10 +77,10 @@ from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.approval_queue import ApprovalCallback
+from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.files import remember_mode, remembered_mode
-from golem_forge.policy.shell.outside_needs import walls_reason
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.factory import GivenTool, as_tools

@@ -24,7 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.approval_modes import ApprovalMode

@@ -22,14 +22,14 @@ from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Model
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
-    ModelKeys,
     check_compatible,
     key_variable,
     missing_key,
     open_model,
-    price_of,
     provider_address,
     split_model,
     split_models,

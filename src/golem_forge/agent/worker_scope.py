@@ -22,9 +22,9 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.orchestrator.scope import CallScope, OnEffects
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
+from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import ParentPolicy
-from golem_forge.policy.shell.outside_needs import walls_reason
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_saving

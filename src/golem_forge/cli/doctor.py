@@ -23,7 +23,8 @@ from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.files.worker_file import unreadable_folders, worker_places
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
-from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.selection import PROVIDERS, key_variable
 from golem_forge.agent.project_instructions import describe_files, read_instruction_files
 from golem_forge.agent.skills import find_skills
 from golem_forge.agent.tool_inventory import build_catalog
@@ -53,9 +54,9 @@ from golem_forge.events.journal_files import sessions_dir
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import ServerState
 from golem_forge.mcp.client.trust_store import ServerTrustStore
+from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import RuleOrigin
-from golem_forge.policy.shell.outside_needs import walls_reason
 from golem_forge.sandbox.host import find_program, person_environ
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, LoopbackUnavailable, make_loopback_blocking
 from golem_forge.sandbox.walls.bubblewrap import SYSTEM_DIRECTORIES, find_bwrap, ripgrep_path

@@ -24,14 +24,14 @@ from golem_forge.agent.files.toolset_blocks import approval_now, native_names
 from golem_forge.agent.files.worker import CustomBlock, Worker
 from golem_forge.agent.mcp_status import ServerInventory
 from golem_forge.agent.model.interface import ModelError
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import (
-    ModelKeys,
     check_compatible,
     choose_model,
     key_variable,
     missing_key,
     no_model_message,
-    price_of,
     split_model,
     split_models,
 )

@@ -14,7 +14,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.text import nearest_hint
-from golem_forge.policy.shell.outside_needs import path_reasons, walls_reason
+from golem_forge.policy.containment import path_reasons, walls_reason
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.tools.context import Plan, ToolContext

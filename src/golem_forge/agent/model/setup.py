@@ -21,19 +21,17 @@ from urllib.parse import urlsplit
 
 from golem_forge.agent.messages import UserMessage
 from golem_forge.agent.model.interface import Completed, ModelError, Request
+from golem_forge.agent.model.keys import ModelKeys, normal_address, usable_key
 from golem_forge.agent.model.local_servers import MAX_ANSWER, model_names
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
     PROVIDERS,
-    ModelKeys,
     key_of,
     key_variable,
-    normal_address,
     open_model,
     provider_address,
     split_model,
     split_models,
-    usable_key,
 )
 from golem_forge.config.program import load_program
 from golem_forge.config.run_block import ProviderSettings, base_url

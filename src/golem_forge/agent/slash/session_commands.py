@@ -23,7 +23,9 @@ from golem_forge.agent.budget import cost_of
 from golem_forge.agent.history import RewindPoint
 from golem_forge.agent.in_force import format_value
 from golem_forge.agent.model.interface import TokenUsage
-from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, models_with_a_key, price_of
+from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.price_list import price_of
+from golem_forge.agent.model.selection import PROVIDERS, models_with_a_key
 from golem_forge.agent.recorded_sessions import (
     export_session,
     format_of,

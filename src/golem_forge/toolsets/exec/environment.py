@@ -24,8 +24,8 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.policy.commands import SandboxWorld, command_facts
+from golem_forge.policy.containment import command_reasons, process_reasons, walls_reason
 from golem_forge.policy.shell.arguments import file_words
-from golem_forge.policy.shell.outside_needs import command_reasons, process_reasons, walls_reason
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key

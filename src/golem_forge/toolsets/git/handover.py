@@ -13,7 +13,7 @@ import re
 from typing import Any, Final
 
 from golem_forge.core.regex import regex
-from golem_forge.policy.shell.outside_needs import names_a_host
+from golem_forge.policy.containment import names_a_host
 from golem_forge.policy.shell.strict import Parsed, parse_strict
 from golem_forge.toolsets.git import FETCH_TOOL, PUSH_TOOL
 

@@ -17,11 +17,11 @@ from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict
 from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
+from golem_forge.policy.containment import OUTSIDE_NEEDS, outside_needs
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.facts import ANY_WALLED, floors_of, risk_of, stays_inside
 from golem_forge.policy.shell.dangers import BUILTIN_IDS, DANGER_IDS, DANGER_SIDES, Side
 from golem_forge.policy.shell.lenient import find_commands
-from golem_forge.policy.shell.outside_needs import OUTSIDE_NEEDS, outside_needs
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import native_tool

@@ -1,15 +1,13 @@
-"""What a command needs from beyond the walls: takes any text, gives what its commands cannot work without.
-
-In the mode `contained` such a command asks, with what it needs, instead of running into a wall. So the table names
-programs whose work is a host, a daemon or the machine itself; a program that may do without (`make`, `npx`, `go build`)
-is not in it. Nothing depends on the table for safety: without hosts the walls let nobody out. Wrappers, lists,
-pipelines and shell syntax are read by the lenient reader.
-
-Containment: what of a call leaves the walls or cannot be undone, for the approval mode `contained`.
+"""Containment: what of a call leaves the walls or cannot be undone, for the approval mode `contained`.
 
 The planners of tools ask here and write the answer into their effects (`Effect.leaves`); the Judge only reads it. Each
 reason is plain words that follow "asks because". A call without any may run unasked: its processes stand in full walls
 without a host, and every place that they can write is brought back by undo, or ends with the call.
+
+`outside_needs` takes any text and gives what its commands cannot work without: such a command asks, with what it needs,
+instead of running into a wall. So the table names programs whose work is a host, a daemon or the machine itself; a
+program that may do without (`make`, `npx`, `go build`) is not in it. Wrappers, lists, pipelines and shell syntax are
+read by the lenient reader.
 
 Threat: a command that is not what it looks like. Nothing here trusts the words of a command: the walls keep it from
 hosts, and what could not be undone is read-only for it. The words only decide where a person is asked beforehand.
