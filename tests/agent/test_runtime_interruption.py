@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.agent.conftest import WORKSPACE, calls
 from tests.agent.test_delegation import cast, may_call, program
 from tests.deadlines import PATIENCE, ROOM
 
-from golem_forge import create_interrupt_signal, tool
+from golem_forge import WorkerRuntime, create_interrupt_signal, tool
+from golem_forge.agent import runtime
 from golem_forge.agent.files.worker import BatchSettings, Worker
 from golem_forge.agent.messages import AssistantMessage, ResultsMessage
 from golem_forge.agent.model.scripted import Turn, TurnFailure
 from golem_forge.agent.run_result import RunStatus
+from golem_forge.storage.home import forge_home
 
 Play = Any
 
@@ -155,3 +159,22 @@ class _Watcher:
 
     async def shutdown(self) -> None:
         self._gone()
+
+
+async def test_a_start_that_is_cancelled_as_it_ends_leaves_no_session_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = runtime.start_session
+
+    async def start_and_be_cancelled(*asked: Any) -> Any:
+        started = await start(*asked)
+        starting.cancel()
+        return started
+
+    monkeypatch.setattr(runtime, "start_session", start_and_be_cancelled)
+    opened = WorkerRuntime(directory=tmp_path, needs_model=False)
+    starting = asyncio.create_task(opened.initialize())
+    await asyncio.wait({starting})
+    assert starting.cancelled()
+    [journal] = (forge_home().path / "sessions").glob("*.jsonl")
+    assert json.loads(journal.read_text().splitlines()[-1])["type"] == "closed"

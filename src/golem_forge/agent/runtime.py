@@ -239,18 +239,29 @@ class WorkerRuntime:
         try:
             asked, warning = await self._open_adapter()
             asked = replace(asked, remembers=self.uses_directory_mode)
-            self._started = await unless_interrupted(self.signal, start_session(asked, self._session_bus, self.ui))
+            started = await unless_interrupted(self.signal, self._start(asked))
         except BaseException as error:
-            self.bus.release()
+            await self._undo_start()
             if isinstance(error, RunInterrupted):
                 raise StartInterrupted(error.reason) from None
             raise
         if warning:
-            self._started.notices.append(warning)
+            started.notices.append(warning)
         self.bus.conceal = partial(conceal_secrets, self)
-        announce(self._started, self.mode)
+        announce(started, self.mode)
         self._commands = SlashCommands(self, leave=partial(self.interrupt, "exit"))
         self._forget.append(self.bus.on("interrupt", self._on_interrupt))
+
+    async def _start(self, asked: RuntimeOptions) -> StartedSession:
+        """Kept at once: the result of a coroutine that is cancelled as it ends is lost."""
+        self._started = await start_session(asked, self._session_bus, self.ui)
+        return self._started
+
+    async def _undo_start(self) -> None:
+        if self._started is None:
+            self.bus.release()
+        else:  # cancelled at the moment in which it had started
+            await self.aclose()
 
     def _session_id(self) -> str:
         """The one that the bus was made with, for its first session; for each other a new one."""

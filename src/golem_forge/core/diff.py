@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from typing import Final, NamedTuple
 
 _CONTEXT: Final = 3
@@ -41,6 +40,8 @@ def line_changes(old: list[str], new: list[str], *, most_comparisons: int) -> li
         return []
     if not old_middle or not new_middle or len(old_middle) * len(new_middle) > most_comparisons:
         return [LineChange(head, len(old) - tail, head, len(new) - tail)]
+    from difflib import SequenceMatcher  # 2 ms, and few calls compare texts
+
     opcodes = SequenceMatcher(None, old_middle, new_middle).get_opcodes()
     return [LineChange(head + a, head + b, head + c, head + d) for tag, a, b, c, d in opcodes if tag != "equal"]
 

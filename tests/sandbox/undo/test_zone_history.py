@@ -36,7 +36,14 @@ def root(tmp_path: Path) -> Path:
     (made / ".gitignore").write_text("*.sqlite3\n/uploads\n.venv\n/build\n")
     git(made, "add", "-A")
     git(made, "commit", "-qm", "first")
+    _age(made)
     return made
+
+
+def _age(repository: Path) -> None:
+    """Git looked at every file after its last change: what it says of them is certain."""
+    later = time.time_ns() + 1_000_000_000
+    os.utime(repository / ".git/index", ns=(later, later))
 
 
 @pytest.fixture
