@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.sandbox.walls.house import House, Person, Ran, git
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git.index import compare_entries, read_entries
+from golem_forge.sandbox.git.shadow import GitShadow
+from golem_forge.sandbox.git.sides import SyncPhase
 
 NULL, EMPTY = "0" * 40, "e" * 40
 
@@ -155,7 +158,17 @@ def test_what_both_staged_comes_together(house: House, person: Person, is_unborn
     assert person.says("show", ":both") == "p" and {"both", "mine", "theirs"} <= {*ran.text.split()}
 
 
-def test_a_sparse_checkout_stays_one(house: House, person: Person) -> None:
+@pytest.mark.parametrize("waits", ["", "until [ -e .git/carried ]; do sleep 0.05; done"], ids=["short", "long"])
+def test_a_sparse_checkout_stays_one(house: House, person: Person, monkeypatch: pytest.MonkeyPatch, waits: str) -> None:
+    """However long the command runs: what it did is carried over meanwhile, too."""
+    carry = GitShadow.sync
+
+    def tell_when_carried(self: GitShadow, when: SyncPhase, *changed: Any, **more: Any) -> None:
+        carry(self, when, *changed, **more)
+        if when is SyncPhase.RUNNING and person.says("branch", "--show-current") == "other":
+            (Path(self.tree) / "carried").touch()
+
+    monkeypatch.setattr(GitShadow, "sync", tell_when_carried)
     for name in ("x", "y"):
         (person.where / name).mkdir()
         (person.where / name / "f").write_text(name)
@@ -169,7 +182,7 @@ def test_a_sparse_checkout_stays_one(house: House, person: Person) -> None:
     person.git("checkout", "-q", "main")
     person.git("sparse-checkout", "set", "--cone", "x")
 
-    ran = house.run("git checkout -q other; git status --short")
+    ran = house.run(f"git checkout -q other\n{waits}\ngit status --short")
 
     assert ran.text == "" and told(ran) == ""
     assert person.says("status", "--short") == "" and not (person.where / "y").exists()

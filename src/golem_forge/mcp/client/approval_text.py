@@ -27,7 +27,6 @@ import json
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import SequenceMatcher
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -264,6 +263,8 @@ def _values(label: str, values: Any) -> Iterator[_Row]:
 
 
 def _changes(old: list[_Row], new: list[_Row]) -> Iterator[str]:
+    from difflib import SequenceMatcher  # 2 ms, and few sessions read a change
+
     if old == new:
         return
     opcodes: Sequence[tuple[str, int, int, int, int]]

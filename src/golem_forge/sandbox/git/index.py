@@ -252,7 +252,10 @@ class IndexExchange:
         self._sync.gitlinks |= {found for one in change.gitlinks if (found := tree.in_zone(one))}
         flagged = left_out or change.hidden or change.skipped or change.sparse or self._sync.skipped or tree.below
         expected = b"" if flagged or based != listed else after
-        # Threat: a flag that arrives while the command runs hides what it writes afterwards.
+        if change.sparse and self._sides.sparse and self._sync.when is SyncPhase.RUNNING:
+            # Threat: a flag that arrives while the command runs hides what it writes afterwards.
+            self._sync.postponed = True
+            return None
         may_skip = self._sides.sparse and self._sync.when is SyncPhase.ENDED
         sparse = [one for one in change.sparse if may_skip and not self._is_there(tree, one)]
         self._tell_hidden(tree, [one for one in change.sparse if one not in sparse], _OVERLOOKED)
