@@ -56,7 +56,7 @@ class Office:
         """The server for as long; another one after it knows nothing of the first one's sessions."""
         import uvicorn
 
-        server = uvicorn.Server(uvicorn.Config(self._app(token), log_config=None))
+        server = uvicorn.Server(uvicorn.Config(self._app(token), log_config=None, timeout_keep_alive=int(PATIENCE)))
         with contextlib.suppress(AttributeError):
             server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         task = asyncio.create_task(server.serve(sockets=[self._bound(self.port)]))
