@@ -315,6 +315,9 @@ def test_a_directory_that_is_no_environment_any_more_is_kept(project: Project) -
 def test_files_that_are_moved_into_a_directory_with_a_tag_are_still_kept(project: Project) -> None:
     (project.root / "data").mkdir()
     (project.root / "data/thesis.txt").write_text("four years\n")
+    written = (project.root / "data/thesis.txt").stat().st_ctime_ns
+    while time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE) <= written:  # it is older than the look before the call
+        time.sleep(0.001)
     first = project.begin(1)
     (project.root / "data").rename(project.root / "data2")
     (project.root / "data2/CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n")
