@@ -26,6 +26,7 @@ from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview, recover
+from golem_forge.sandbox.walls.changes import CLOCK_OF_FILES
 
 TESTS = str(Path(__file__).parents[3])
 
@@ -316,7 +317,7 @@ def test_files_that_are_moved_into_a_directory_with_a_tag_are_still_kept(project
     (project.root / "data").mkdir()
     (project.root / "data/thesis.txt").write_text("four years\n")
     written = (project.root / "data/thesis.txt").stat().st_ctime_ns
-    while time.clock_gettime_ns(time.CLOCK_REALTIME_COARSE) <= written:  # it is older than the look before the call
+    while time.clock_gettime_ns(CLOCK_OF_FILES) <= written:  # it is older than the look before the call
         time.sleep(0.001)
     first = project.begin(1)
     (project.root / "data").rename(project.root / "data2")

@@ -245,9 +245,10 @@ async def test_whatever_has_the_focus_has_one_ring(staged: Any, windows: Windows
     await window.open(stage.link())
     await window.sees("live")
     seen: list[list[str]] = []
-    for keys, area in (("Alt+1", "Chat"), ("Alt+4", "Settings")):
+    for keys, area, filled in (("Alt+1", "Chat", ".composer-box"), ("Alt+4", "Settings", ".mode")):
         await window.press(keys)
         await window.page.locator("nav a[aria-current=page]", has_text=area).wait_for()
+        await window.page.locator(filled).first.wait_for()
         for _ in range(25):
             await window.press("Tab")
             if (rings := await window.run(_RINGS)) is not None:
