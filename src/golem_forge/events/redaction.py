@@ -2,8 +2,8 @@
 
 `add_secret` and `add_path` teach it; `text` and `value` redact. A secret becomes `[secret NAME]` in every spelling it
 may have: as it is, JSON-escaped, URL-quoted, in hex, in base64, and line by line. The value of an argument named like a
-credential becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path. `value` returns
-the same object when there was nothing to redact.
+credential (`classify_name`) becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path.
+`value` returns the same object when there was nothing to redact.
 
 `StreamRedactor` redacts output that arrives in pieces: a secret split across two pieces is still found. `feed` gives
 what can be shown now and holds back the last word, or the last line; `finish` gives the rest. `redact_start` redacts a
@@ -12,11 +12,6 @@ text that is cut.
 Threat: whoever may print a guess and sees what becomes of it learns a secret letter by letter, if anything happens to
 the beginning of one. So only a whole spelling ever makes a difference; what is held back, and how much of it, is the
 same whatever the secrets are. That a whole guess is right can be seen: `[secret NAME]` stands there.
-
-`classify_name` says whether an argument name means a credential: `api_key`, `authToken`, `X-Client-Secret`. Whole words
-only, so that `max_tokens` and `secretary` are not taken for one. Base64 writes a value differently at each of three
-offsets; only the characters that do not depend on its neighbours are searched, so a secret is found inside a longer
-encoded text (`user:password` of a header).
 """
 
 from __future__ import annotations
@@ -543,6 +538,8 @@ def _lower_escapes(quoted: str) -> str:
 
 
 def _base64_spellings(raw: bytes) -> set[str]:
+    """Base64 writes a value differently at each of three offsets. Only the characters that do not depend on its
+    neighbours are searched, so a secret is found inside a longer encoded text (`user:password` of a header)."""
     found = set()
     for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
         whole = encode(raw).decode()
@@ -569,7 +566,7 @@ _CREDENTIAL_PAIRS: Final = frozenset(
 )
 _MAX_CLASSIFIED = 4096
 CLASSIFIED_NAMES: Final[dict[str, int]] = {}
-"""Answers given before; `credential` fills it."""
+"""A cache that `classify_name` fills."""
 
 NO_CREDENTIAL: Final = 0
 MENTIONS_CREDENTIAL: Final = 1
@@ -578,7 +575,9 @@ IS_CREDENTIAL: Final = 2
 
 
 def classify_name(name: str) -> int:
-    """One of the three above. Names repeat, so the answer is kept."""
+    """Whether an argument name means a credential: `api_key`, `authToken`, `X-Client-Secret`. One of the three above;
+    whole words only, so that `max_tokens` and `secretary` are not taken for one. Names repeat, so the answer is kept.
+    """
     known = CLASSIFIED_NAMES.get(name)
     if known is None:
         if len(CLASSIFIED_NAMES) >= _MAX_CLASSIFIED:
