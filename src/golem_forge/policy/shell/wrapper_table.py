@@ -1,6 +1,8 @@
-"""Two tables, as data. How each regular wrapper reads its own options: which take a value, which a script, what comes
-before. And what a rule that a card offered covers beyond its own words: options and operands of ordinary commands, and
-the subcommands of which no such rule is offered, or one that is kept for good.
+"""The tables of wrappers and of offered rules, as data.
+
+How each regular wrapper reads its own options: which take a value, which a script, what comes before. And what a rule
+that a card offered covers beyond its own words: options and operands of ordinary commands, and the subcommands of which
+no such rule is offered, or one that is kept for good.
 """
 
 from __future__ import annotations
