@@ -289,9 +289,9 @@ def check_priced(limits: BudgetLimits, model: str, find_price: Callable[[], Pric
 
 
 ASSUMED_CONTEXT_WINDOW: Final = 128_000
+"""For a model whose window nobody knows and whose worker sets no `max_context_tokens`."""
 COMPACT_CONTEXT: Final = 16_384
 """Tokens. Up to this context a model gets the compact prompt and fewer definitions: a seventh of it would be gone."""
-"""For a model whose window nobody knows and whose worker sets no `max_context_tokens`."""
 _BYTES_PER_TOKEN: Final = 3.5
 """English prose is nearer to 4 and code nearer to 3; an estimate that guards a limit errs on the high side."""
 _PER_MESSAGE: Final = 4

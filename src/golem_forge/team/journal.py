@@ -45,9 +45,9 @@ RENEWED_WITHIN_S: Final = 10.0
 """A call whose start was recorded after the database was away waits so long for the lease to be renewed too."""
 PARKED: Final = "parked"
 ARRIVED: Final = "arrived"
+"""A message or an interrupt (`kind`) of a person was taken up: its number, who sent it and through which door."""
 PORT_COMMAND: Final = "command"
 """The kind of an arrival: `/ports`, `/publish PORT` or `/unpublish PORT`, for the process that runs the session."""
-"""A message or an interrupt (`kind`) of a person was taken up: its number, who sent it and through which door."""
 _AFTER_ARRIVAL: Final = frozenset({"history", "proposed", "begun", PARKED, ARRIVED})
 """After one of these the message before it was acted upon. A runner that was killed earlier did nothing about it."""
 _log = logging.getLogger(__name__)

@@ -159,6 +159,33 @@ def test_what_the_person_pruned_meanwhile_is_no_ground_that_gives_way(house: Hou
     assert person.says("log", "--format=%s") == "first" and person.git("fsck").returncode == 0
 
 
+def test_a_commit_that_got_no_ref_of_the_persons_is_not_in_their_commit_graph(house: House, person: Person) -> None:
+    """The person's git has the lock of the branch while a commit arrives, which the command takes back afterwards. A
+    graph that names it would fail `git fsck` once a repack has dropped it."""
+    script = (
+        "git commit -q --allow-empty -m one; touch made; until [ -e go ]; do sleep 0.02; done;"
+        " git commit -q --amend --allow-empty -m two"
+    )
+
+    async def both() -> None:
+        walls = house.walls()
+        walled = await walls.start(Job(argv=("bash", "-c", script)))
+        while not (person.where / "made").exists():
+            await asyncio.sleep(0.01)
+        lock = person.where / ".git/refs/heads/main.lock"
+        lock.touch()
+        await walls.carry_git()
+        lock.unlink()
+        await asyncio.to_thread(person.git, "gc", "-q")
+        (person.where / "go").touch()
+        await walled.child.wait(100)
+
+    asyncio.run(both())
+    person.git("repack", "-q", "-a", "-d")
+
+    assert person.says("log", "-1", "--format=%s") == "two" and person.git("fsck").returncode == 0
+
+
 def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, person: Person, is_long: bool) -> None:
     """Commits, stashes, gc and repack on both sides."""
     rounds = 200 if is_long else 3

@@ -266,7 +266,10 @@ class RefExchange:
         """Only before a command, or where something is pushed anyway: it takes git 10 ms."""
         if self._sync.when is not SyncPhase.BETWEEN and not moves:
             return []
-        moved = {move.name: move.update.new for move in moves if move.name == move.update.name and move.update.new}
+        # A running command may take back a commit whose ref is refused now: then only the pin would have named it, and
+        # the user's commit-graph would name what their repack dropped.
+        final = moves if self._sync.when is not SyncPhase.RUNNING else []
+        moved = {move.name: move.update.new for move in final if move.name == move.update.name and move.update.new}
         after = (self._theirs | moved).items()
         tips = {name: value for name, value in after if name.startswith("refs/heads/") or name == _STASH}
         head = (self._real.read("HEAD") or b"").decode("utf-8", "replace").strip()
