@@ -2,8 +2,8 @@
 
 `fill_draft` works out every operation against the files as they are, or refuses with the one text that says what to
 repair. Operations compose in order on the same path, which is the one after links. The draft holds the directory of
-every target open from now to the run, each once. A move also counts as a read: it passes the
-content on. Refuses what the sandbox refuses, and what cannot come after what was before it in the patch.
+every target open from now to the run, each once. A move also counts as a read: it passes the content on. Refuses what
+the sandbox refuses, and what cannot come after what was before it in the patch.
 
 The diff at the prompt, the lines of the result and its semantic value are all made from the same draft that the run
 writes. The old content of a secret file is in none of them; of its new content only the lines the patch itself names.
