@@ -104,17 +104,17 @@ async def test_a_folder_takes_no_name_and_no_verdict_from_a_tool_that_the_worker
 def test_yes_on_the_command_line_is_not_for_bytes_that_came_after_the_card(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from golem_forge.cli.tools import run_tool
+    from golem_forge.cli.tools import test
 
     folder = bench.tool("x", "echo one\n")
     assert bench.forge_here("tools", "activate", "x", "--yes").code == 0
-    call = run_tool.call_in_session
+    call = test.call_in_session
 
     async def swapped(*given: Any) -> int:
         (folder / "x.sh").write_text("echo evil\n")
         return await call(*given)
 
-    monkeypatch.setattr(run_tool, "call_in_session", swapped)
+    monkeypatch.setattr(test, "call_in_session", swapped)
     said = bench.forge_here("tools", "run", "x", "--yes")
     assert "evil" not in said.out
     assert "changed since it was trusted" in bench.forge_here("tools", "doctor").out

@@ -9,7 +9,7 @@ from tests.cli.test_sessions import converse
 from tests.ui.change_data import change_set, created, edited, record
 
 from golem_forge.agent.session import Session
-from golem_forge.cli import undo
+from golem_forge.cli import changes
 from golem_forge.core.calls import Outcome, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
@@ -94,7 +94,7 @@ def calls(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> list[ToolCall]:
         made.append(asked)
         return Outcome(call=asked, status=Status.SUCCESS, tool=asked.name)
 
-    monkeypatch.setattr(undo, "preview", preview)
+    monkeypatch.setattr(changes, "preview", preview)
     monkeypatch.setattr(Session, "call", call)
     return made
 
@@ -128,8 +128,8 @@ def test_undo_makes_the_call_that_was_asked_for(
 
 def test_an_answer_on_the_terminal_counts(shell: Shell, calls: list[ToolCall], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(undo, "can_ask", lambda: True)
-    monkeypatch.setattr(undo, "ask_yes", lambda question: asked.append(question) or len(asked) > 1)
+    monkeypatch.setattr(changes, "can_ask", lambda: True)
+    monkeypatch.setattr(changes, "ask_yes", lambda question: asked.append(question) or len(asked) > 1)
     assert shell("undo").code == 3 and not calls
     assert shell("undo").code == 0 and len(calls) == 1
     assert asked[0] == "Take back this? [y/N] "

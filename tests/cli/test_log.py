@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from golem_forge.agent.session_state import RunFacts, record_run
-from golem_forge.cli.journal import describe_decision
 from golem_forge.cli.log import read_time
+from golem_forge.cli.sessions import describe_decision
 from golem_forge.events.journal import Journal
 
 from .conftest import new_shell

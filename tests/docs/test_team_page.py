@@ -16,8 +16,8 @@ from tests.team.postgres import PASSWORD, PostgresServer
 
 from golem_forge.cli.main import main
 from golem_forge.cli.team.batch import HELP as BATCH_HELP
-from golem_forge.cli.team.inbox import HELP as INBOX_HELP
 from golem_forge.cli.team.runner import HELP as RUNNER_HELP
+from golem_forge.cli.team.sessions import HELP as INBOX_HELP
 from golem_forge.cli.team.store import HELP as STORE_HELP
 from golem_forge.cli.web import HELP as WEB_HELP
 

@@ -267,7 +267,7 @@ HOME_OF = {
         *("sandbox/host.py", "sandbox/protected.py", "sandbox/walls/probe.py"),
         *("usertools/build/toolchain.py", "cli/doctor.py", "cli/mcp/install.py"),
     },
-    "shutil.which": {"mcp/client/stdio_transport.py", "cli/rules_explain.py"},
+    "shutil.which": {"mcp/client/stdio_transport.py", "cli/rules.py"},
     "os.posix_spawn": {"sandbox/process/launch.py"},
     "os.system": set(),
     "webbrowser.open": set(),

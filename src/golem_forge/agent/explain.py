@@ -5,7 +5,7 @@ For `forge rules explain`, `rules check`, `sandbox explain`, the dry run, `tools
 DryEvaluator takes a call through resolve, validate, plan and judge of a session and stops there. `open_evaluator` opens
 a SessionPlan dry: the same scope, catalog, walls, rules and judge as the session's, on a state that records and makes
 nothing. `evaluator_for` uses a running session. The result is an ExplainedCall: the judgement, or the refusal that
-comes before one (no such tool, bad arguments, out of reach). Nobody is asked; plans are closed at once.
+comes before one (no such tool, bad arguments, out of reach). It never prompts; plans are closed at once.
 
 ToolSources adds to the catalog what a session loads at its start and an explanation only on demand: user tools where a
 folder has the name, an approved MCP server where its cached list does not tell, modules where the program is trusted

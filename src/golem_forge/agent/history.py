@@ -1,23 +1,12 @@
-"""The history of one worker: kept in the journal, completed, compacted, summarised for a person.
+"""The message history of one worker: recorded in the journal, completed, compacted, summarised, rewound.
 
 `History.add`, `replace_all` and `clear` return when the record is on disk. They raise JournalError where it cannot be
 written; the history is then unchanged. A kill loses at most the running response. The journal redacts, so what comes
 back is what was recorded, not always what was said.
 
-`complete_results`: before the next request every requested call has exactly one result, in request order; a result
-without a call is left out. No provider accepts anything else.
-
-`compact` returns a smaller history, or None where nothing has to be done: first old pictures go (their handles stay),
-then old tool outputs become handles, then the oldest turns one summary. The first input, the last messages and every
-call with its result are always kept. Its input is not changed, so an interrupt loses nothing. Raises ContextExceeded
-when what must be kept is still too large.
-
-Rewinding: which earlier messages of the person a conversation can go back to.
-
-`rewind_points` takes the history of the root worker and the records of its journal; it gives each input that the
-history still has, with its turn and its place. Going back to one is `History.replace_all` with what stands before it,
-so a resumed session has the shorter history, and a `rewound` event for whoever reads the record. Turns are counted as
-change sets count them: every message of the person in the session, those that were rewound or compacted away too.
+Before each request `complete_results` gives every requested call exactly one result, in request order, and leaves out
+results without a call: providers accept nothing else. `compact` makes a history smaller that no longer fits the context
+window. `recap` summarises one for a person; `rewind_points` lists the inputs that a conversation can go back to.
 """
 
 from __future__ import annotations
@@ -236,8 +225,14 @@ async def compact(
     keep: int = KEEP_LAST,
     force: bool = False,
 ) -> Compacted | None:
-    """`used`: tokens the next request would take. `keep_output` stores a text and gives its handle. `summarise` gets
-    one user message that holds the old turns as text. `force`: also where there is room left."""
+    """A smaller history, or None where nothing has to be done. First old pictures go (their handles stay), then old
+    tool outputs become handles, then the oldest turns become one summary. The first input, the last messages and every
+    call with its result are always kept. The input is not changed, so an interrupt loses nothing. Raises
+    ContextExceeded when what must be kept is still too large.
+
+    `used`: tokens the next request would take. `keep_output` stores a text and gives its handle. `summarise` gets one
+    user message that holds the old turns as text. `force`: also where there is room left.
+    """
     if used <= limit * COMPACT_AT and not force:
         return None
     messages = _without_media(history, keep)
@@ -418,7 +413,13 @@ class RewindPoint:
 def rewind_points(
     messages: Sequence[Message], records: Iterable[Mapping[str, Any]], worker_id: str
 ) -> tuple[RewindPoint, ...]:
-    """Oldest first. Without records, as in a session that keeps no journal, turns are counted from the history."""
+    """The inputs that the history of the root worker still has, oldest first, with turn and place. Without records, as
+    in a session that keeps no journal, turns are counted from the history.
+
+    Going back to one is `History.replace_all` with the messages before it, so a resumed session has the shorter history
+    too, and a `rewound` event. Turns are counted as change sets count them: every message of the person in the session,
+    also those that were rewound or compacted away.
+    """
     inputs = [(at, message) for at, message in enumerate(messages) if _is_input(message)]
     turns = _recorded_turns(records, worker_id)
     if len(turns) != len(inputs):  # of no journal that Forge writes, or of none: the last ones are what they are

@@ -1,20 +1,11 @@
-"""SessionServers: the MCP servers of one session, one pool for all workers, and what servers ask a person.
+"""SessionServers: the MCP servers of one session, in one pool for all workers, and the questions they put to a person.
 
-Takes the program's configuration, and takes it again when one of its files was edited. Asks a person before a server
-starts for the first time and when a tool's definition changed. Ends every server with the session.
+Takes the program's configuration, and takes it again when one of its files was edited. `attach_servers` connects a
+worker to the servers that its block names. A person is asked before a server starts for the first time and when a
+tool's definition changed. Every server ends with the session.
 
-Each card is an ordinary question to whoever watches the session; where nobody can answer, the answer is no. DriftCards
-shows one changed definition at a time for each server and only while the server still has that definition; an approval
-pins it, a refusal is not asked again in this session. No call waits for a card.
-Threats: a server that changes a thousand tools and leaves no room for other questions; one that takes its change back,
-so that an approval pins what nobody offers.
-
-`attach_servers` connects a worker to them; this module is imported only where a worker file or the user's configuration
-names a server.
-
-`without_zones` is the PATH a server is started with. Threat: an activated environment of the project stands first on
-PATH. Workers may write there and a server has the whole network by default: a file called `uvx` would be run by the
-next such server outside of every worker's walls, while its card says that the server sees no zone.
+Each question is an ordinary card for whoever watches the session; where nobody can answer, the answer is no. No call
+waits for a card. This module is imported only where a worker file or the user's configuration names a server.
 """
 
 from __future__ import annotations
@@ -224,8 +215,8 @@ class SessionServers:
         return sorted(specs.keys() & own.keys())
 
     def pin(self, tool: RemoteTool) -> None:
-        """A person read this definition and agreed to it; a card that asks about it is needless now. Raises BookError,
-        ForgeError (`SERVER_NOT_FOUND`)."""
+        """A person read this definition and agreed to it; a card that asks about it is needless now. Raises
+        ServerTrustError, ForgeError (`SERVER_NOT_FOUND`)."""
         self.pool.status(tool.server)
         self.book.pin(self.pool.specs[tool.server].scope, tool)
         self._drift_cards.update()
@@ -334,7 +325,12 @@ def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
 
 
 def without_zones(environ: Mapping[str, str], zones: Sequence[ZoneEntry], given: Collection[str]) -> dict[str, str]:
-    """The environment, with a PATH that leads into none of the zones but the given ones, however it is spelled."""
+    """The environment, with a PATH that leads into none of the zones but the given ones, however it is spelled.
+
+    Threat: an activated environment of the project stands first on PATH. Workers may write there and a server has the
+    whole network by default: a file called `uvx` would be run by the next such server outside of every worker's walls,
+    while its card says that the server sees no zone.
+    """
 
     def is_open(entry: str) -> bool:
         place = zone_containing(Path(os.path.realpath(entry)), zones)
@@ -351,6 +347,13 @@ class _OpenCard:
 
 
 class DriftCards:
+    """Questions about changed tool definitions: one at a time for each server, and only while the server still has that
+    definition. An approval pins the definition; a refusal is not asked again in this session.
+
+    Threats: a server that changes a thousand tools and leaves no room for other questions; one that takes its change
+    back, so that an approval pins what nobody offers.
+    """
+
     def __init__(self, ui: RuntimeUI, pool: Pool, book: ServerTrustStore) -> None:
         self._ui = ui
         self._pool = pool

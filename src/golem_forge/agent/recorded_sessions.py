@@ -1,7 +1,8 @@
-"""Recorded sessions: list them, name one, replay one, export one as text, delete one.
+"""Recorded sessions: exported as text, listed, given a title, replayed, deleted.
 
 `forge sessions list` and `/sessions` show the same table; the index may have journals to read, so listing can take a
-moment. No list or replay calls a tool, emits an event or writes a record.
+moment. Nothing but a title and a deletion changes anything: no list, export or replay calls a tool, emits an event or
+writes a record.
 
     for event in replay("last"):
         print(event.type, event.data)
@@ -12,17 +13,6 @@ a record that is not an event.
 
 A title is what a person called a session, else the first words of its first message. `rename_session` keeps it in
 `<id>.title` beside the journal: the chain of records stays as it is, and a running session can be named too.
-
-`delete_session` removes journal, `.head`, `.title`, `.files`, stored outputs and the index entry. It raises
-SessionNotFound, and SessionInUse while a process writes the session. The journal goes last and stays locked until then,
-so an interrupted deletion can be repeated and nobody resumes half a session.
-
-An export is one text: Markdown for people, or one JSON document for programs. It takes the recorded events and what the
-index knows of the session, and gives the text in pieces, so that a long session needs no memory. Runs nothing and
-records nothing. The journal is redacted already; `clean` redacts once more, for secrets that became known later.
-
-Threat: every text in it comes from a model, a tool or a file. In Markdown such a text stands in a quotation or inside a
-fence that is longer than any in it, so it cannot pass for a heading of the export.
 """
 
 from __future__ import annotations
@@ -82,7 +72,13 @@ def format_of(name: str) -> str:
 def export_session(
     session: SessionSummary, title: str, events: Iterable[Event], format: str, clean: Clean = str
 ) -> Iterator[str]:
-    """`format`: one of FORMATS."""
+    """One text in pieces, so that a long session needs no memory: Markdown for people, or one JSON document for
+    programs. `format`: one of FORMATS. The journal is redacted already; `clean` redacts once more, for secrets that
+    became known later.
+
+    Threat: every text in it comes from a model, a tool or a file. In Markdown such a text stands in a quotation or
+    inside a fence that is longer than any in it, so it cannot pass for a heading of the export.
+    """
     pieces = _json_pieces if format == "json" else _markdown_pieces
     for piece in pieces(session, title, events):
         yield valid_unicode(clean(piece))
@@ -368,6 +364,9 @@ def _recorded_events(path: Path, after: int, limit: int | None) -> Iterator[Even
 
 
 def delete_session(home: Path, session_id: str) -> None:
+    """Removes journal, `.head`, `.title`, `.files`, stored outputs, undo states and the index entry. Raises
+    SessionNotFound, and SessionInUse while a process writes the session. The journal goes last and stays locked until
+    then, so an interrupted deletion can be repeated and nobody resumes half a session."""
     journal = journal_path(home, session_id)
     lock = open_locked(journal, session_id)
     try:

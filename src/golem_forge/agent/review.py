@@ -1,15 +1,14 @@
-"""The reviewer of a session: made from the person's settings, and how a model is asked to be one.
+"""The reviewer of a session: made from the person's settings, and the request by which a model reviews a call.
 
 A model gets one request and no tools. It is opened when it is first asked, with the person's own addresses and keys,
-and has a budget of its own; the session's budget does not pay.
+and has a budget of its own; the session's budget does not pay. `make_reviewer` raises ConfigError for a model whose
+cost is limited and whose price nobody knows.
 
-Threat: who wrote the arguments, a file or a tool's answer wants a yes. Everything that Forge did not write stands in a
-part between two lines with a mark that is new for each request, stands in nothing that is quoted, and is told to the
-model in the system text: no quoted text can end its part or begin another one. What hides or turns text is shown as an
-escape. Nothing of the call in question is cut: a card that is too long, or a request that the server has cut, is the
-person's. An answer that was cut off is none.
-
-`make_reviewer` raises ConfigError for a model whose cost is limited and whose price nobody knows.
+Threat: whoever wrote the arguments, a file or a tool's result may write it to obtain an approval. Every text that is
+not Forge's own stands between two lines with a mark that is new for each request, that no quoted text contains, and
+that the system text tells the model: no quoted text can end its part or begin another one. Characters that hide or turn
+text are shown as escapes. Nothing of the call in question is cut: where its card is too long, or the server cut the
+request, the person is asked. A reply that was cut off does not count.
 """
 
 from __future__ import annotations

@@ -1,22 +1,14 @@
-"""WorkerRuntime: a root worker, ready to run. What `forge run` and embedders use.
+"""WorkerRuntime: a session with a root worker and its model, as `forge run` and embedders use it.
 
     runtime = WorkerRuntime(worker="main.worker", model="anthropic:claude-sonnet-4-5", approval_callback=ask)
     await runtime.initialize()
     result = await runtime.run("What is in this directory?")
 
 The bus is there from the start, so that UIs attach before anything is read: the one that `ui_adapter` holds, the one
-that is given, or one of its own. `initialize` reads the program, asks for trust where a person can be asked, and puts
-the worker in its place; from then until `aclose` the actions on the bus (`command`, `manualToolInvoke`, `interrupt`,
-answers) act. It refuses with ConfigError (a configuration that cannot be used), NotTrusted, ModelError and
-StartInterrupted; after it nothing a model or a tool does raises.
-
-`ask_directory_mode` asks a person once for each directory: does Forge work on its own there, or ask before each change?
-It asks where neither the command line nor a file says in which approval mode sessions run, nothing is remembered, the
-walls are full and what is done can be undone. The answer is kept in remembered.yaml (`policy/rules/files.py`), and
-revoked like every other that is remembered. Whoever does not answer is asked again in the next session.
-
-Threat: a program or an editor that answers by itself. Only a UI that may trust code is asked, and what a program that
-nobody trusts writes about the mode is no answer.
+that is given, or one of its own. `initialize` reads the program, asks for trust where a person can be asked, and starts
+the worker; from then until `aclose` the actions on the bus (`command`, `manualToolInvoke`, `interrupt`, answers) act.
+It raises ConfigError (a configuration that cannot be used), NotTrusted, ModelError and StartInterrupted. After it
+nothing that a model or a tool does raises.
 """
 
 from __future__ import annotations
@@ -108,6 +100,15 @@ _TERMINATED: Final = "terminated"
 
 
 async def ask_directory_mode(runtime: WorkerRuntime) -> None:
+    """Asks a person once for each directory: does Forge work on its own there, or ask before each change?
+
+    It asks where neither the command line nor a file says in which approval mode sessions run, nothing is remembered,
+    the walls are full and what is done can be undone. The answer is kept in remembered.yaml (`policy/rules/files.py`)
+    and revoked like any other remembered answer. Whoever does not answer is asked again in the next session.
+
+    Threat: a program or an editor that answers by itself. Only a UI that may trust code is asked, and what a program
+    that nobody trusts writes about the mode is no answer.
+    """
     root, home, ui = runtime.program.root, runtime.home, runtime.ui
     written = runtime.program.mode().origin != DEFAULT_MODE or runtime.controller.mode is not ApprovalMode.INTERACTIVE
     if written or not ui.may_trust or is_answered(home, root):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.cli.args import NOT_FOUND, CommandUsageError, declare, parser, read_args
 from golem_forge.cli.format import fail, print_columns, print_csv, print_error, print_json, print_json_list
-from golem_forge.cli.journal import (
+from golem_forge.cli.sessions import (
     ALL_SESSIONS,
     DENIALS,
     DENIED_WORD,

@@ -67,6 +67,8 @@ TEAM_VERBS = (
     "audit",
 )
 """Those of `cli.team`."""
+VERBS_ELSEWHERE = {"undo": "changes"}
+"""By verb: the module that has it as `run_<verb>`. Every other verb is `run` in a module of its name."""
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
 """What people try as a verb of its own."""
 
@@ -130,6 +132,8 @@ def _run_command(words: list[str]) -> int:
     if verb in TEAM_VERBS:
         team = import_module("golem_forge.cli.team").run
         return _guarded(lambda given: team(verb, given), rest)
+    if verb in VERBS_ELSEWHERE:
+        return _guarded(getattr(import_module(f"golem_forge.cli.{VERBS_ELSEWHERE[verb]}"), f"run_{verb}"), rest)
     return _guarded(import_module(f"golem_forge.cli.{verb}").run, rest)
 
 

@@ -1,19 +1,13 @@
 """MCP servers as people write them: the blocks `mcp` and `tools` of forge.yaml and config.yaml, and `.mcp.json`.
 
 `SERVER_CHECK` checks one server's block, key by key; `server_block` gives a `ServerBlock` with the origin of every
-value. `mcp_file` takes the checked top level of one file and gives an `McpFile`; `mcp_merge` puts the files together.
-`mcp_servers`, as other programs write it, is another spelling of `mcp.servers`. Values of `env`, `headers` and `url`
-may hold credentials written out by mistake, so no problem repeats one. Threat: a stranger's program could say that a
-server's own annotations count, or that nobody is asked, so of an untrusted program `trust: trusted` and every
-`preApproved` do not count.
+value. `mcp_file` takes the checked top level of one file and gives an `McpFile`; `read_mcp_json` takes a program's root
+and gives the servers of its `.mcp.json`, each in the words of forge.yaml, with warnings. `mcp_merge` puts all of them
+together. `mcp_servers`, as other programs write it, is another spelling of `mcp.servers`.
 
-`.mcp.json` in a program's root: servers as other programs write them.
-
-Takes the root; gives the servers by name, each in the words of forge.yaml, and warnings. Refuses nothing aloud: the
-file belongs to others, so what is broken or unknown in it is a warning with file and key, and a server that cannot be
-used says why when it is looked at. Threats: a file that is no file, leads out of the program, is huge, nests without
-end or says a key twice (two readers, two meanings); keys of other programs that would let calls run unasked; an entry
-that starts Forge, which stands there for other programs.
+Values of `env`, `headers` and `url` may hold credentials written out by mistake, so no problem repeats one. Threat: a
+stranger's program could say that a server's own annotations count, or that nobody is asked, so of an untrusted program
+`trust: trusted` and every `preApproved` do not count.
 """
 
 from __future__ import annotations
@@ -337,7 +331,13 @@ class _FileRefused(Exception):
 
 
 def read_mcp_json(root: Path) -> JsonServers:
-    """`root` is a real path. Nothing there: no servers, no warning."""
+    """`root` is a real path. Nothing there: no servers, no warning. Raises nothing: the file belongs to other programs,
+    so what is broken or unknown in it is a warning with file and key, and a server that cannot be used has a `problem`.
+
+    Threats: a file that is no regular file, leads out of the program, is huge, nests without end or says a key twice
+    (two readers, two meanings); keys of other programs that would let calls run unasked; an entry that starts Forge,
+    which stands there for other programs.
+    """
     path = root / MCP_JSON
     if not os.path.lexists(path):
         return JsonServers()

@@ -1,24 +1,18 @@
-"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it key by key; and
-how `forge mcp add` edits them.
+"""All configured MCP servers as they count now: the user's own, `.mcp.json`, and forge.yaml over it, key by key.
 
 `effective_mcp` takes the three, checked and restricted, and the zones there are; it gives `McpSettings` and adds to
 `problems` what forge.yaml says and cannot mean. A program's server wins over the user's of the same name; only `--set`
-also changes the user's.
+also changes the user's. `editor_servers` gives the servers that an editor names for one session.
 
 `ServerCheck` checks one server's merged block; its `keys` are what counts afterwards. What forge.yaml or config.yaml
-says and cannot mean goes to `problems` with its line; what `.mcp.json` says, or the user's config about a zone that
+says and cannot mean goes to `problems` with its line. What `.mcp.json` says, or the user's config about a zone that
 this program lacks, is `own_problem`: that server is shown as failed and nothing else is affected.
 
 Other hosts start servers without walls, so `.mcp.json` holds host paths; `zone_containing` and `replace_zone_paths`
 turn them into zone addresses. What lies in no zone stays as it is: nothing is opened for it. Threat: `..`, with which a
 path seems to be where it is not.
 
-`forge mcp add` and its opposite: one server's block put into forge.yaml or config.yaml, or taken out again.
-
-Takes the file, a name and the block; the rest of the file keeps its meaning and its comments. Refuses
-(ConfigError), and writes nothing: a name that is taken or is none, a block that would not read, a file that does not
-read as it stands, a file that is a link to somewhere else, one that somebody changed meanwhile. The new text takes the
-old one's place at once, with its mode.
+`add_server` and `remove_server` edit one file, for `forge mcp add` and `remove`.
 """
 
 from __future__ import annotations
@@ -350,7 +344,10 @@ def replace_zone_paths(args: Sequence[str], zones: Sequence[ZoneEntry]) -> tuple
 
 
 def add_server(file: Path, name: str, block: Mapping[str, Any]) -> None:
-    """The file is made where there is none."""
+    """Puts one server's block into forge.yaml or config.yaml, which is made where there is none. The rest of the file
+    keeps its meaning, its comments and its mode, and the new text replaces the old one in one step. Raises ConfigError
+    and writes nothing for a name that is taken or invalid, a block that would not read, and a file that does not read
+    as it stands, is a link to somewhere else or was changed meanwhile."""
     if not is_server_name(name):
         raise ConfigError(f"{name!r} is not a name of a server: {NAME_RULE}")
     data = read_existing(file)

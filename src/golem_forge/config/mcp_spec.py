@@ -1,24 +1,15 @@
-"""ServerSpec: one configured MCP server, as forge.yaml and `.mcp.json` say together, its name, its
-address, and its variables, put in at the last moment.
+"""ServerSpec: one configured MCP server as plain data, with the rules for its name, its address and its variables.
 
-Plain data: `mcp_blocks` reads it, `mcp/client` starts what it names. `${NAME}` stays as written; values of the
-environment are put in at the last moment and appear in no copy of a spec.
+`mcp_blocks` reads it, `mcp/client` starts what it names. `${NAME}` stays as written until `expand_spec` puts the values
+in, at spawn or connect and never before; they appear in no copy of a spec.
 
 A server name that is valid stays as it is. Another one (`.mcp.json` belongs to programs with other rules) becomes its
 usable characters and the hash of the original, so that two foreign names stay two, in every order and after every
 restart.
 
-A server's address is https, or http to this machine. Each check takes what was written and gives why it cannot be used,
-or nothing. A URL is checked twice: when it is read, and when `${NAME}` has been expanded. Threats: a value that moves
-the host (`${X}` = `a@evil.test/`), a spelling that two readers take for two hosts, a password written into the address.
-
-`${NAME}`, `${NAME:-default}` and `${zone:x}` in a server's config, put in at spawn or connect and never before.
-
-Takes a spec, the environment and where zones stand inside the walls; gives what is started or sent, and the values that
-must not be seen again. Refuses an unset variable (`UnsetVariable`), anything else after `${` that is none of the three,
-and what no longer is an address or a header with the values in it. `$` without `{` is a plain character; a value is put
-in as it is and never read for further references. Threat: errors end in a status that everybody sees, so they name
-variables and never hold a value.
+A server's address is https, or http to this machine. It is checked twice: when it is read, and when `${NAME}` has been
+expanded; each check gives the reason against it, or nothing. Threats: a value that moves the host (`${X}` =
+`a@evil.test/`), a spelling that two readers take for two hosts, a password written into the address.
 """
 
 from __future__ import annotations
@@ -308,7 +299,10 @@ class ExpandedServer:
 
 
 def expand_text(text: str, environ: Mapping[str, str], *, zone: Callable[[str], str]) -> str:
-    """Raises UnsetVariable, or ForgeError for what cannot be understood; `zone` raises for one the server lacks."""
+    """The text with `${NAME}`, `${NAME:-default}` and `${zone:x}` replaced. `$` without `{` is a plain character; a
+    value is put in as it is and never read for further references. Raises UnsetVariable, or ForgeError for anything
+    else after `${`; `zone` raises for one the server lacks. Threat: errors end in a status that everybody sees, so they
+    name variables and never hold a value."""
     made: list[str] = []
     length = place = 0
     while (start := text.find("${", place)) >= 0:
@@ -339,7 +333,9 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
 
 
 def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[str], str]) -> ExpandedServer:
-    """`zone`: where a zone of the server stands inside its walls; asked only for zones that the spec gives it."""
+    """What is started or sent, and the values that must not be seen again. `zone`: where a zone of the server stands
+    inside its walls; asked only for zones that the spec gives it. Raises UnsetVariable, or ForgeError for what is no
+    longer an address or a header with the values in it."""
 
     def given(name: str) -> str:
         if name not in spec.zones:

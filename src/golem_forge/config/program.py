@@ -1,17 +1,18 @@
 """The program: forge.yaml over the user's own config.yaml, and what of it counts while the program is untrusted.
 
 Takes a directory. Gives a `Program` whose every value is the effective one, with its origin. Raises ConfigError for a
-file with any problem, all of them listed. An untrusted program can only make things stricter: its `preApproved` counts
-as `ask`; `models`, `pricing`, `unprotect`, `read`, wider limits, a server's `trust: trusted` and zones outside its root
-are not used, and `notice` says so once. `overrides` (`--set`) are put into forge.yaml first, and count as the user's
+file with any problem, all of them listed. `overrides` (`--set`) are put into forge.yaml first, and count as the user's
 own.
 
-The key `ui` says where a page is served and whether it may notify: `ui: {web: {port: 8100, notify: true}}`.
-`instructions: {project_files: false}` turns off what the model is told from files of the project; an untrusted program
-cannot turn on what the person turned off.
-`otel: {endpoint: …, content: true}` says where OpenTelemetry is sent and whether with contents. Only the person says
-so, in their own file or with `--set`; from a project, trusted or not, it does not count.
-`toolsets: {code: off}` takes `run_code` from every worker, the built-in one included; off in either file is off.
+An untrusted program can only make things stricter: its `preApproved` counts as `ask`; `models`, `pricing`, `unprotect`,
+`read`, wider limits, a server's `trust: trusted` and zones outside its root are not used, and `notice` says so once.
+
+Small blocks are read here:
+
+    ui: {web: {port: 8100, notify: true}}      where a page is served, and whether it may notify
+    instructions: {project_files: false}       the model is told nothing from files of the project
+    toolsets: {code: off}                      no worker has `run_code`; off in either file is off
+    otel: {endpoint: …, content: true}         OpenTelemetry; only the person's own file and `--set` count
 """
 
 from __future__ import annotations

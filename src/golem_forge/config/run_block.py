@@ -1,19 +1,18 @@
-"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices, reviewer;
-and which of it counts from an untrusted program.
+"""The settings of runs in forge.yaml and config.yaml: entry, models, limits, prices and the reviewer.
 
-`RunSettings` is plain data; `effective_run` puts a program's layer over the user's, key by key. Threat: a stranger's
-program could send a user's API key and text to an address of its own or spend their money, so of an untrusted program
-`models`, `pricing` and a `budget` above the user's own do not count.
+`RunSettings` and `ReviewerSettings` are plain data. `effective_run` puts a program's layer over the user's, key by key.
+Threat: a stranger's program could send a user's API key and text to an address of its own or spend their money, so of
+an untrusted program `models`, `pricing` and a `budget` above the user's own do not count.
 
-`approval.reviewer`: who answers small questions before a person does.
+`approval.reviewer` names who answers small questions before a person does:
 
     approval:
       reviewer: {run: /home/me/bin/review, up_to: medium}
       reviewer: {model: "provider:name", up_to: high, budget: {max_requests: 100, max_cost_usd: 0.5}}
 
-Only the person names one, in their own config.yaml or on the command line. Threat: a program that brings its own
-reviewer would approve its own calls. So nothing of forge.yaml counts here, and neither do the addresses and prices of
-models that a program writes, trusted or not.
+Threat: a program that brings its own reviewer would approve its own calls. So only the person names one, in their own
+config.yaml or on the command line, and the addresses and prices of models that a program writes, trusted or not, do not
+count for it.
 """
 
 from __future__ import annotations

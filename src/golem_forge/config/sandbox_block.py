@@ -1,28 +1,18 @@
-"""The blocks `sandbox` and `undo` of forge.yaml and config.yaml: zones, walls, limits, credentials, and which variables
-a child may get.
+"""The blocks `sandbox` and `undo` of forge.yaml and config.yaml: zones, walls, limits, credentials, variables.
 
-Zones are named directories with a mode, verdicts, and the line they stand on. Only the text is checked here. Whether
-the directories exist, overlap or reach where no zone may is the sandbox's check (`sandbox.zones.check_zones`); `origin`
-says which line its problems belong to.
+Only the text is checked here. Whether the directories of zones exist, overlap or reach where no zone may is the check
+of `sandbox.zones.check_zones`; a zone's `origin` says which line its problems belong to.
 
-`WallSettings` and `ResourceLimits` are plain data: limits of a child, what it may read besides zones, walls on or off.
-`effective_walls` puts a program's block over the user's. Threat: a
-stranger's program could ask for more than its user would give, so of an untrusted program only what is stricter counts,
-and no program at all may switch walls off. `refuse_exits`: no program and no worker may open the walls for a device, a
-socket or a command outside; a file that tries is an error, not a notice.
+`WallSettings`, `ResourceLimits` and `UndoSettings` (how much of what calls change is kept, and for how long) are plain
+data. `effective_walls` puts a program's block over the user's. Threat: a stranger's program could ask for more than its
+user would give, so of an untrusted program only what is stricter counts, and no program at all may switch walls off. No
+program and no worker may open the walls for a device, a socket or a command outside: a file that tries is an error
+(`refuse_exits`), not a notice.
 
-`variable_problem` says why an environment variable must not be given to a child (sandbox.md §11). Threat: a variable
-that decides which code runs there (`LD_PRELOAD`, `BASH_ENV`) is a command in disguise, and one that Forge sets itself
-(`PATH`, `HOME`, `FORGE_*`) must hold Forge's value.
-
-`sandbox.credentials`: secrets for HTTP APIs that commands use and never see. Only the text is checked here.
-
-Each entry names a host, a header, the variable of Forge's own environment or the secret of the session's project that
-holds the value, and the methods and paths it may be used for. Only the person's own config.yaml has any:
-`credentials_notice` says so of a program's. Threat: what stands under `value` may be a secret that somebody wrote out
-by mistake, so no problem repeats it.
-
-`undo`: how much of what calls change is kept, and for how long.
+`sandbox.credentials` are secrets for HTTP APIs that commands use and never see. Each entry names a host, a header, the
+variable of Forge's own environment or the secret of the session's project that holds the value, and the methods and
+paths it may be used for. Only the person's own config.yaml has any. Threat: what stands under `value` may be a secret
+that somebody wrote out by mistake, so no problem repeats it.
 """
 
 from __future__ import annotations
@@ -445,7 +435,9 @@ _REFUSED_PREFIXES: Final = ("LD_", "BASH_FUNC_", "FORGE_")
 
 
 def variable_problem(name: str) -> str:
-    """Why a variable of this name is not handed to a child; empty if it is."""
+    """Why a variable of this name is not handed to a child; empty if it is. Threat: a variable that decides which code
+    runs there (`LD_PRELOAD`, `BASH_ENV`) is a command in disguise, and one that Forge sets itself (`PATH`, `HOME`,
+    `FORGE_*`) must hold Forge's value."""
     if not VARIABLE_NAME.fullmatch(name):
         return "is not the name of a variable (letters, digits and _)"
     if name in _REFUSED_NAMES or name.startswith(_REFUSED_PREFIXES):

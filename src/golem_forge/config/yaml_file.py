@@ -1,25 +1,15 @@
-"""Strict YAML files: their values with the line of each, and `--set` overrides. `yaml_edit` edits a text.
+"""Strict YAML files: read as plain values with the line of each, and `--set` overrides. `yaml_edit` edits a text.
 
 `read_yaml` and `parse_yaml` give a `YamlFile`. They raise ConfigError, `file:line: problem`, for a file that cannot be
 read, is not UTF-8, is larger than 1 MiB, is not one mapping, repeats a key, uses a custom tag, or expands (by aliases
-or nesting) to more than a configuration can be.
+or nesting) to more than a configuration can be. `with_overrides` puts `--set key.path=value` words into a parsed file.
 
-`with_overrides` puts `--set key.path=value` words into a parsed file, each with its origin (`--set key.path`); the
-values are read as YAML and checked like the file. A name with dots goes in double quotes:
-`pricing."openai:gpt-4.1".input=2`.
+`read_document` is the reader below them; it gives a `YamlDocument` or raises YamlFault. Threat: files come from
+strangers. Values are strings, numbers, booleans, null, lists and mappings of strings, so no tag can construct anything,
+and size and depth are counted as they grow, aliases in full.
 
-The YAML reader: plain values with the line of each, from the parser's events.
-
-`read_document` gives a `YamlDocument` or raises YamlFault. Threat: files come from strangers. Values are strings,
-numbers, booleans, null, lists and mappings of strings, so no tag can construct anything, and size and depth are counted
-as they grow, aliases in full.
-
-The strict form is for manifests: a scalar without quotes stays a `PlainText`, because its key decides what it is
+Its strict form is for manifests: a scalar without quotes stays a `PlainText`, because its key decides what it is
 (`version: 1.10` is text, `timeout: 1.10` a number); there are no anchors, and the first problem ends the reading.
-
-Simple YAML, which is nearly all there is, is read by `read_simple_document` ten times faster than by the library's
-parser, and without loading the library. It returns None for anything else and never decides that something is wrong; a
-test compares every answer with the parser's.
 """
 
 from __future__ import annotations
@@ -294,6 +284,9 @@ _LITERAL_BLOCK: Final = regex(r"\|(-?)")
 
 
 def read_simple_document(text: str, *, strict: bool = False) -> YamlDocument | None:
+    """Reads simple YAML, which is nearly all there is, ten times faster than the library's parser and without loading
+    it. None for anything else: it never decides that something is wrong. A test compares every answer with the
+    parser's."""
     if not text.endswith("\n") or not text.replace("\n", "").isprintable():
         return None
     lines = text.split("\n")[:-1]
@@ -512,6 +505,9 @@ def is_override(origin: str) -> bool:
 
 
 def with_overrides(file: YamlFile, overrides: Sequence[str]) -> YamlFile:
+    """The file with each `key.path=value` word put in, with its origin (`--set key.path`). Values are read as YAML and
+    checked like the file. A name with dots goes in double quotes: `pricing."openai:gpt-4.1".input=2`. Raises
+    ConfigError."""
     if not overrides:
         return file
     problems: list[str] = []

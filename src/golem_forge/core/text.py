@@ -1,24 +1,14 @@
-"""Text that is shown to people or models, or compared with names: control characters, one line, cuts, closest names,
-paths, tables. Pure.
+"""Text for people and models: control characters, one line, closest names, paths, cuts, slash commands, tables. Pure.
 
-`escape_control_chars` makes text safe to show: every character that could control a terminal or hide text becomes a
-visible escape. Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag characters
-can make a prompt show something other than what will run, and a row of variation selectors can hold a whole program in
-what looks like an empty text. Newline and tab stay. Use it for everything that is approved or named; use
-`escape_control_chars_in_prose` for answers and users' own text, where a joiner between two emoji makes them one
-picture.
-
-Cuts: `shorten` keeps to a length that counts the `…`, `clip` to one that does not, `shorten_middle` keeps both ends of
-a text, `head_and_tail` both ends of an output, cut at lines, and says between them how much was left out.
+`escape_control_chars` is for everything that is approved or named; `escape_control_chars_in_prose` for answers and
+users' own text, where a joiner between two emoji makes them one picture. `shorten` keeps to a length that counts the
+`…`, `clip` to one that does not; `shorten_middle` keeps both ends of a text, `head_and_tail` both ends of an output,
+cut at lines. Tables have aligned columns, times in the local time zone, and amounts. No cell can break its line or
+steer a screen.
 
 `process_link` and `without_process_root` recognise paths that start again at the root on the way:
 `/proc/self/root/etc/x` is `/etc/x`. They never ask the disk. Threat: code that judges or hides a path by its prefix is
 misled by a prefix that leads back to the root, so all such code asks here first.
-
-`slash_command` says how a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit`
-runs the tool would make the user leave.
-
-Tables have aligned columns, times in the local time zone, amounts. No cell can break its line or steer a screen.
 """
 
 from __future__ import annotations
@@ -65,6 +55,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape_control_chars(text: str) -> str:
+    """Text that is safe to show: every character that could control a terminal or hide text is a visible escape;
+    newline and tab stay. Threat: a tool argument or file name with ESC sequences, bidi overrides, zero-width or tag
+    characters can make a prompt show something other than what will run, and a row of variation selectors can hold a
+    whole program in what looks like an empty text."""
     return text if text.isascii() and text.isprintable() else _UNSAFE.sub(_escape, text)
 
 
@@ -245,6 +239,8 @@ SLASH_COMMANDS: Final = (
 
 
 def slash_command(tool: str) -> str:
+    """How a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit` runs the tool
+    would make the user leave."""
     return f"/tool {tool}" if tool.lower() in SLASH_COMMANDS else f"/{tool}"
 
 

@@ -2,8 +2,8 @@
 
 `add_secret` and `add_path` teach it; `text` and `value` redact. A secret becomes `[secret NAME]` in every spelling it
 may have: as it is, JSON-escaped, URL-quoted, in hex, in base64, and line by line. The value of an argument named like a
-credential becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path. `value` returns
-the same object when there was nothing to redact.
+credential (`classify_name`) becomes `[redacted N chars sha256:xxxxxxxx]`; a zone's host path becomes its virtual path.
+`value` returns the same object when there was nothing to redact.
 
 `StreamRedactor` redacts output that arrives in pieces: a secret split across two pieces is still found. `feed` gives
 what can be shown now and holds back the last word, or the last line; `finish` gives the rest. `redact_start` redacts a
@@ -12,11 +12,6 @@ text that is cut.
 Threat: whoever may print a guess and sees what becomes of it learns a secret letter by letter, if anything happens to
 the beginning of one. So only a whole spelling ever makes a difference; what is held back, and how much of it, is the
 same whatever the secrets are. That a whole guess is right can be seen: `[secret NAME]` stands there.
-
-`classify_name` says whether an argument name means a credential: `api_key`, `authToken`, `X-Client-Secret`. Whole words
-only, so that `max_tokens` and `secretary` are not taken for one. Base64 writes a value differently at each of three
-offsets; only the characters that do not depend on its neighbours are searched, so a secret is found inside a longer
-encoded text (`user:password` of a header).
 """
 
 from __future__ import annotations
@@ -471,6 +466,13 @@ _LINE_BREAK = regex(r"[\r\n]+|(?:\\r)?\\n")
 _PEM_MARKER = "-----"
 
 
+_PAGE_QUOTES: Final = (("", ""), ("&quot;", ""), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"))
+"""How writers of HTML spell both quotes; empty: as they are."""
+_MARKUP: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+_MARKUP_IN_JSON: Final = ("&", "<", ">")
+_QUOTES_IN_JSON: Final = ('\\"', "'")
+
+
 def secret_spellings(value: str) -> set[str]:
     found = {value}
     stripped = value.strip()
@@ -480,6 +482,7 @@ def secret_spellings(value: str) -> set[str]:
             json.dumps(text, ensure_ascii=False)[1:-1],
             json.dumps(text)[1:-1].replace("/", "\\/"),
         }
+        found |= _page_spellings(text)
         raw = text.encode("utf-8", "surrogatepass")
         for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw), quote(raw, safe="!'()*")):
             found |= {quoted, _lower_escapes(quoted)}
@@ -489,6 +492,25 @@ def secret_spellings(value: str) -> set[str]:
     if stripped:
         found.add(stripped)
     return found
+
+
+def _page_spellings(text: str) -> set[str]:
+    """In HTML, and in JSON that may stand in HTML, as Go and PHP write it: a server's answer to what it was sent."""
+    found = set()
+    for double, single in _PAGE_QUOTES:
+        spelled = _replaced(text, (*_MARKUP, ('"', double or '"'), ("'", single or "'")))
+        found.add(spelled)
+    for signs in (_MARKUP_IN_JSON, (*_MARKUP_IN_JSON, *_QUOTES_IN_JSON)):
+        for form in ("\\u{:04x}", "\\u{:04X}"):
+            spelled = _replaced(json.dumps(text)[1:-1], [(sign, form.format(ord(sign[-1]))) for sign in signs])
+            found |= {spelled, spelled.replace("/", "\\/")}
+    return found
+
+
+def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text
 
 
 def line_spellings(value: str) -> set[str]:
@@ -516,6 +538,8 @@ def _lower_escapes(quoted: str) -> str:
 
 
 def _base64_spellings(raw: bytes) -> set[str]:
+    """Base64 writes a value differently at each of three offsets. Only the characters that do not depend on its
+    neighbours are searched, so a secret is found inside a longer encoded text (`user:password` of a header)."""
     found = set()
     for encode in (base64.standard_b64encode, base64.urlsafe_b64encode):
         whole = encode(raw).decode()
@@ -542,7 +566,7 @@ _CREDENTIAL_PAIRS: Final = frozenset(
 )
 _MAX_CLASSIFIED = 4096
 CLASSIFIED_NAMES: Final[dict[str, int]] = {}
-"""Answers given before; `credential` fills it."""
+"""A cache that `classify_name` fills."""
 
 NO_CREDENTIAL: Final = 0
 MENTIONS_CREDENTIAL: Final = 1
@@ -551,7 +575,9 @@ IS_CREDENTIAL: Final = 2
 
 
 def classify_name(name: str) -> int:
-    """One of the three above. Names repeat, so the answer is kept."""
+    """Whether an argument name means a credential: `api_key`, `authToken`, `X-Client-Secret`. One of the three above;
+    whole words only, so that `max_tokens` and `secretary` are not taken for one. Names repeat, so the answer is kept.
+    """
     known = CLASSIFIED_NAMES.get(name)
     if known is None:
         if len(CLASSIFIED_NAMES) >= _MAX_CLASSIFIED:

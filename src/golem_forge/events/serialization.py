@@ -1,4 +1,4 @@
-"""How events and values become text: the envelope of an event, JSON, timestamps, raw arguments.
+"""Events and values as text: JSON, timestamps, raw arguments, and the envelope of an event.
 
 `encode_json` takes any value and never raises: what JSON cannot hold becomes a short description. Threat: the text of
 an unknown object may hold a host path or a secret, so only its type is named. `pydantic_core` is four times faster than
@@ -8,13 +8,9 @@ write the same bytes.
 `iso_time` writes UTC, ISO 8601, milliseconds, `Z`. It keeps the text of the last second: formatting costs more than the
 rest of a record.
 
-`parse_raw_args` turns arguments that arrived as JSON text into their value, so that they can be redacted. Threat: in
-invalid JSON a credential cannot be recognised, so only length and digest are kept.
-
-Event: the envelope `{type, seq, ts, sessionId, workerId, data}` around what one event says.
-
-An Event is made from a wire mapping or a typed object and gives both views; each is built when it is first read, so
-that an event nobody looks at costs neither. `data` of a type this version does not know is the plain mapping.
+`Event` is the envelope `{type, seq, ts, sessionId, workerId, data}`. It is made from a wire mapping or a typed object
+and gives both views, each built when it is first read. `data` of a type this version does not know is the plain
+mapping.
 """
 
 from __future__ import annotations
@@ -139,7 +135,8 @@ _MAX_CHARS = 1024 * 1024
 
 
 def parse_raw_args(text: Any) -> Any:
-    """Text as the value it holds; anything else as it is."""
+    """Arguments that arrived as JSON text as the value it holds, so that they can be redacted; anything else as it is.
+    Threat: in invalid JSON a credential cannot be recognised, so only length and digest are kept."""
     if not isinstance(text, str):
         return text
     if len(text) <= _MAX_CHARS:

@@ -2,8 +2,8 @@
 
 A person may edit the arguments: the edited call goes through validate, plan and judge again, and the approval counts
 for exactly that call, unless its risk is higher than the one they saw, a hook asks for another reason, or the session
-needs four eyes for it: then it is asked about once more, naming who edited it. Refuses with
-`policy_denied` (blocked), `approval_denied`, or `interrupted`.
+needs four eyes for it: then it is asked about once more, naming who edited it. Refuses with `policy_denied` (blocked),
+`approval_denied`, or `interrupted`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
-"""Outputs that are too long: head and tail for the caller, the whole on disk, by handle, before the result is returned.
+"""Kept outputs: results that are too long, and pictures, sounds and files in results, stored whole under a handle.
 
-`bound_result` takes a result and gives one that fits. It cuts between characters, at line ends where one is near. An
-output that cannot be stored makes the call fail rather than lose data. `OutputStore` keeps outputs until the session is
-7 days old or the store passes 1 GiB, oldest first, never one of a live session.
-
-Pictures, sounds and files in results: kept whole by handle, measured, and read back.
+`bound_result` takes a result and gives one that fits: head and tail, cut between characters, at line ends where one is
+near. The whole is on disk before the result is returned; an output that cannot be stored makes the call fail rather
+than lose data. `OutputStore` keeps outputs until the session is 7 days old or the store passes 1 GiB, oldest first,
+never one of a live session.
 
 `keep_media` takes a result and returns a MediaPart for each content block that holds bytes, in their order; the blocks
 stay as they are. A block that is not valid base64, and one for which the session has no room, is left out: its text
-stays. `media_bytes` reads a kept part back. `with_handles` writes the handles into the text that a model reads.
-
-Bytes are stored as base64 lines, as those of MCP resources are, so `read_output` can show them.
+stays. `media_bytes` reads a kept part back. `with_handles` writes the handles into the text that a model reads. Bytes
+are stored as base64 lines, as those of MCP resources are, so `read_output` can show them.
 
 Threat: a server chooses type and bytes. The type is checked for its form, the bytes are never decoded here, and the
 size of a picture is read from the few bytes of its header.

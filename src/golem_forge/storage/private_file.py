@@ -1,4 +1,8 @@
-"""Files that Forge keeps for itself: bounded read, lock, atomic replace. Mode 0600, in directories of mode 0700.
+"""Private files of Forge: stamp, bounded read, atomic replace, lock. Mode 0600, in directories of mode 0700.
+
+A `FileStamp` says whether a file is still the one that was read, without reading it again. A file that was changed a
+moment ago may change again within one tick of the file system's clock and look the same, so its stamp is not `settled`
+and must not be relied on.
 
 `read_private` and `read_json` read a whole file or raise; they never return a part of it. `write_private` and
 `replacing` replace a file in one step, so a reader sees the old content or the new one, also after a crash. `locked`
@@ -7,11 +11,6 @@ beside it, because a lock belongs to the file and not to its name. `JsonFile` co
 
 Threat: a link at the path that leads elsewhere, a pipe that is never written to, a file without end, and a process that
 holds a lock for ever.
-
-File stamps: whether a file is still the one that was read, without reading it again.
-
-A file that was changed a moment ago may change again within one tick of the file system's clock and look the same, so
-the stamp of such a file is not `settled` and must not be relied on.
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from golem_forge.core.errors import ForgeError
+
+# --- stamps
 
 _TICK_NS: Final = 100_000_000
 """Generous: kernels stamp files at 1 to 10 ms, some network file systems at worse."""
@@ -72,6 +73,8 @@ def _stamp(look: Callable[[str | os.PathLike[str]], os.stat_result], path: str |
     except OSError:
         return FileStamp(0, 0, time.time_ns(), 0, 0)
 
+
+# --- constants, errors, directories
 
 LOCK_SECONDS: Final = 2.0
 _LOCK_POLL_SECONDS: Final = 0.005
@@ -233,6 +236,9 @@ def locked(path: Path, name: str = "", *, seconds: float | None = None) -> Itera
         yield
     finally:
         os.close(handle)
+
+
+# --- JSON file
 
 
 class JsonFile(Generic[_T]):

@@ -1,13 +1,12 @@
-"""`tool_search`: finds tools that a model was not sent, and loads them for its next request.
+"""`tool_search`: finds tools that a model was not sent, and loads them for its next request; and which tools wait so.
 
-It is there only while something is deferred, so it belongs to no toolset: `agent.prompt` makes one for a worker
+`split_tools` takes the tools a model may use, in catalog order, and what the config says; it gives those that are
+always sent and those that may be deferred when definitions are too many for every request (`DeferralThreshold`). A
+deferred tool is not sent and is callable all the same. What is sent grows at its end only, so that the bytes before it,
+which a provider has cached, stay equal; the exceptions are in `DeferralThreshold` and `add_loaded`.
+
+The tool is there only while something is deferred, so it belongs to no toolset: `agent.prompt` makes one for a worker
 and says where to look. What it finds is what a call would reach: there is one catalog.
-
-Deferral: which definitions a model is sent when there are too many for every request.
-
-Takes the tools a model may use, in catalog order, and what the config says; gives those that are always sent and those
-that wait to be found. A deferred tool is not sent and is callable all the same. What is sent grows at its end only, so
-that the bytes before it, which a provider has cached, stay equal; the two moments when it cannot are told here.
 """
 
 from __future__ import annotations

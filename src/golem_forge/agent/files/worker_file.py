@@ -1,20 +1,18 @@
-"""Reading a `.worker` file, or a worker in a `*.yaml` file. Returns a Worker, or every problem found.
+"""Worker files (`.worker`, or a worker in a `*.yaml` file): read inside the program, found by reference, checked.
 
-Nothing is raised and nothing is run. `checked_worker` checks one that was made in Python by the same schema. Each
-problem is `file:line: key: message`, with the nearest known key for an unknown one.
-
-The files of a program: read them safely, split a worker file, find a worker by reference.
-
-`read_inside` reads only what really lies inside the program. Threat: the files come from strangers, and a link could
-make Forge read (and a person trust) what lies outside.
+`read_inside` reads only files that really lie inside the program. Threat: the files come from strangers, and a link
+could make Forge read (and a person trust) what lies outside.
 
 A worker file is YAML between two lines that are only `---`, then the instructions. The split is by whole lines, so
-`---` inside a value or in the instructions is text. A worker in a `*.yaml` or `*.yml` file may be one YAML document
-instead, with its text at the key `instructions`.
+`---` inside a value or in the instructions is text. A `*.yaml` or `*.yml` file may be one YAML document instead, with
+its text at the key `instructions`.
 
-A reference (`analyzer`, `./review.worker`, `team/lead.worker`) with `/` in it or ending in `.worker`, `.yaml` or `.yml`
-is a path from the file that contains it; any other is a name, looked up as `<p>/<n>.worker` and `<p>/<n>/<n>.worker` in
-the program root and each worker path, in order. Nothing outside the program is ever found (ConfigError).
+A reference with `/` in it, or ending in `.worker`, `.yaml` or `.yml`, is a path from the file that contains it. Any
+other is a name, looked up as `<p>/<n>.worker` and `<p>/<n>/<n>.worker` in the program root and each worker path, in
+order. One that leads outside the program raises ConfigError.
+
+`parse_worker` gives a Worker, or every problem as `file:line: key: message`, with the nearest known key for an unknown
+one. It raises nothing and runs nothing. `checked_worker` checks a worker that was made in Python by the same schema.
 """
 
 from __future__ import annotations

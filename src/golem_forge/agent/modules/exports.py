@@ -1,25 +1,14 @@
-"""What a Python module exports: a tool (a function, one with its schema beside it, a Tool), a prompt, a resource.
+"""The exports of a Python tool module: tools, prompts and resources, as Tools and as definitions in plain data.
 
-The schema of `add_up` is `add_up_schema`, `add_upSchema`, `AddUpSchema` …: its name without case and underscores, and
-the word schema. Takes an imported module (or what an `external` import gave) and returns Tools by export name. Raises
-ExportError for a name that is not there, one that is no function or Tool, a schema that belongs to none of the module's
-functions, and a Tool that only works in Forge's own process. Runs inside module hosts and in `load_custom_tools`;
-imports nothing heavy.
+A tool is a function, a function with its schema beside it, or a Tool. The schema of `add_up` is `add_up_schema`,
+`add_upSchema`, `AddUpSchema` …: its name without case and underscores, and the word schema.
 
-`describe_tool` gives a tool's definition as plain data; it runs inside the host and raises ToolDefinitionError for a
-schema that cannot be built. `ToolDescription.read` reads it in Forge and raises ValueError for what a host could not
-have said honestly: the code in there is not Forge's.
+`exported_tools` and `exported_offers` take an imported module, `toolset_tools` what an `external` import gave; they
+return Tools by export name. They raise ExportError for a name that is not there, one that is no function or Tool, a
+schema that belongs to none of the module's functions, and a Tool that only works in Forge's own process.
 
-`refuse_below` limits what a host imports. Threat: a module that imports another file of the program in a way no parser
-sees (a path built at run time). That file is not in the trusted digest and may have been written by a model a minute
-ago, so whatever lies in a zone is refused. This is a safeguard, not a wall: code that wants to run other code can; the
-walls hold either way.
-
-`load_custom_tools`: the tools of a Python file for embedders, imported into this process.
-
-The file's code runs here, with everything this process may do, before any tool is called: only for files you would run
-yourself. Worker files never use this; their modules are imported inside the walls. Raises ConfigError with the same
-texts. `config` is the names, or what a `custom` block says of them: `{"tools": […], "approval": {…}}`.
+This code runs inside module hosts and, for embedders, in `load_custom_tools`; it imports nothing heavy. `describe_tool`
+writes a tool's definition in the host, `ToolDescription.read` reads it in Forge.
 """
 
 from __future__ import annotations
@@ -69,10 +58,15 @@ def load_custom_tools(
     tools: Iterable[str] | None = None,
     approval: Mapping[str, Any] | None = None,
 ) -> list[Tool]:
-    """The named exports of a trusted Python file, in that order. Its own folder is on Python's path while it loads.
+    """The named exports of a trusted Python file, in that order, imported into this process. For embedders.
 
-    `approval`: `{"default": verdict, "tools": {name: verdict}}`, for tools that say nothing themselves; it may tighten
-    the others. `tools` and `approval` may stand in `config`. A plain function: there is nothing to await.
+    The file's code runs here, with everything this process may do, before any tool is called: use it only for files you
+    would run yourself. Worker files never use this; their modules are imported inside the walls. Its own folder is on
+    Python's path while it loads. Raises ConfigError with the texts that a worker file's module gets.
+
+    `config`: the names, or what a `custom` block says of them: `{"tools": […], "approval": {…}}`. `approval`:
+    `{"default": verdict, "tools": {name: verdict}}`, for tools that say nothing themselves; it may tighten the others.
+    A plain function: there is nothing to await.
     """
     shown, file = os.fspath(path), os.path.realpath(path)
     where = f"load_custom_tools({shown!r})"
@@ -428,6 +422,7 @@ class ToolDescription:
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> ToolDescription:
+        """Raises ValueError for a definition that no honest host sends. Threat: the code in a host is not Forge's."""
         approval = said.get("approval")
         if not isinstance(approval, (bool, str, type(None))) or (
             isinstance(approval, str) and approval not in (PREDICATE, *Verdict)
@@ -463,6 +458,7 @@ class ToolDescription:
 
 
 def describe_tool(export: str, tool: Tool) -> dict[str, Any]:
+    """A tool's definition as plain data. Raises ToolDefinitionError for a schema that cannot be built."""
     own = tool.needs_approval
     return {
         "export": export,
@@ -527,7 +523,12 @@ def import_attribute(path: str) -> Any:
 
 
 def refuse_below(refused: Sequence[str], allowed: Sequence[str]) -> None:
-    """From now on no file below `refused` is imported, unless it is below `allowed` or where Python already looks."""
+    """From now on no file below `refused` is imported, unless it is below `allowed` or where Python already looks.
+
+    Threat: a module that imports another file of the program in a way no parser sees (a path built at run time). That
+    file is not in the trusted digest and may have been written by a model a minute ago, so whatever lies in a zone is
+    refused. This is a safeguard, not a wall: code that wants to run other code can; the walls hold either way.
+    """
     shut = _real_prefixes(refused)
     opened = _real_prefixes([*allowed, *sys.path])
 

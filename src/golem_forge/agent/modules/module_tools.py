@@ -1,20 +1,13 @@
-"""ModuleTools: the tools of one worker's `custom` and `external` blocks, loaded in hosts and kept up to date.
+"""ModuleTools: the tools of one worker's `custom` and `external` blocks, loaded in module hosts and kept up to date.
 
 `load` gives Tools or raises ConfigError with every problem; while the program is untrusted it imports nothing and gives
-none. `refresh`, called each turn, says what a changed module adds, changes or takes away: code that was changed is only
-imported once `trusted` says so, and a module that no longer loads has no tools until it does. `aclose` ends all hosts.
+none. `refresh`, called each turn, says what a changed module adds, changes or takes away: changed code is imported only
+once `trusted` says so, and a module that no longer loads has no tools until it does. `aclose` ends all hosts.
 
-A source is one tool module of a program, or one installed package. `prepare` reads what is there now and returns a
-HostStart: its digest and what a host needs to load it. Nothing is imported. Raises SourceError with the text a person
-reads: a file that is gone, a package that is not installed.
-
-`locate_package` finds the object of an `external` block without importing anything: its import path, the directories
-that hold the package, and a digest over its version and files. Raises ExternalError.
-
-`host_interpreter` is the Python that module hosts run in: Forge's own, with its installed packages, shown read-only
-inside the walls. Packages stand at `/opt/forge/python/…`, so that no traceback names a place of the host; the
-interpreter itself stands where it was built to stand. Where there are no mounts (levels landlock and off) everything is
-used in its own place. Raises ToolFailed for an interpreter whose home must stay hidden.
+A source is one tool module of a program (ModuleSource) or one installed package (PackageSource). Its `prepare` reads
+what is there now and returns a HostStart: its digest and what a host needs to load it. Nothing is imported. It raises
+SourceError with the text a person reads: a file that is gone, a package that is not installed. Hosts run the
+interpreter that `host_interpreter` gives.
 """
 
 from __future__ import annotations
@@ -472,6 +465,8 @@ class LocatedPackage:
 
 
 def locate_package(block: ExternalBlock) -> LocatedPackage:
+    """The object of an `external` block, found without an import: its import path, the directories that hold the
+    package, and a digest over its version and files. Raises ExternalError."""
     try:
         distribution = metadata.distribution(block.package)
     except (metadata.PackageNotFoundError, ValueError):
@@ -563,7 +558,13 @@ class HostInterpreter:
 def host_interpreter(
     level: Level, *, forge_home: Path, further: Iterable[str] = (), packages: Iterable[str] = ()
 ) -> HostInterpreter:
-    """`further`: where packages are installed besides Forge's own place; `packages`: single ones, each shown alone."""
+    """The Python that module hosts run in: Forge's own, with its installed packages, shown read-only inside the walls.
+    Packages stand at `/opt/forge/python/…`, so that no traceback names a place of the host; the interpreter itself
+    stands where it was built to stand. Where there are no mounts (levels landlock and off) everything is used in its
+    own place. Raises ToolFailed for an interpreter whose home must stay hidden.
+
+    `further`: where packages are installed besides Forge's own place; `packages`: single ones, each shown alone.
+    """
     forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(forge_home))
     base, why = own_python_directory(forge_home)
     if why:

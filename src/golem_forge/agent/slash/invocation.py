@@ -1,4 +1,4 @@
-"""What a slash command is given and how it runs a tool or a prompt for a person.
+"""Slash commands that run a tool or a prompt for a person, and what every command is given.
 
 SlashHost is what commands need of a running worker (WorkerRuntime is one); Invocation is one command. RecentDecisions
 keeps the Decisions of the session's last calls as UIs were shown them, for `/why`.
@@ -9,15 +9,8 @@ prompt (`/<server>__<prompt>`) or of one of the program's own (`/<prompt>`) the 
 input line; nothing is sent to a model. Both raise CommandError for what was typed wrong, with the place in the line;
 `run_tool` also for a call that was not allowed to run, `run_prompt` ForgeError with the server's state.
 
-The tools a person may run, in the order UIs list them, and how their secrets stay out of the journal.
-
-The user's own tools come first, native and MCP ones last.
-
-`conceal_secrets` takes an action before the bus's readers see it and replaces what stands in a secret field of its tool
-(`manualToolInvoke`, an edited `approvalResponse`) with a placeholder; a command that contains such a value, and one
-that is mistyped so that nobody knows what it contains, is recorded by its name alone. So what a person types for a tool
-reaches no journal, other UI or log. The redactor removes values of fields that are named like a credential by their
-names, but cannot find them in a line.
+`ordered_manual_tools` lists the tools a person may run: their own first, then native ones, then those of MCP servers.
+`conceal_secrets` keeps what they type into secret fields out of the journal.
 """
 
 from __future__ import annotations
@@ -460,6 +453,13 @@ class ActionHost(PathHost, Protocol):
 
 
 def conceal_secrets(host: ActionHost, type: str, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The data of an action without secrets, for the bus's readers. What stands in a secret field of its tool
+    (`manualToolInvoke`, an edited `approvalResponse`) becomes a placeholder; a command that contains such a value, or
+    is mistyped so that nobody knows what it contains, is recorded by its name alone.
+
+    Threat: a secret that a person types for a tool reaches the journal, another UI or a log. The redactor knows fields
+    that are named like a credential by their names, but cannot find them in a line.
+    """
     if type == "manualToolInvoke":
         tool = _find_tool(host, str(data.get("toolName")))
         return data if tool is None else {**data, "args": tool.without_secrets(data.get("args"))}

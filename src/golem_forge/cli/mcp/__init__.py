@@ -1,6 +1,6 @@
-"""`forge mcp …`: the MCP servers this program uses, and serving its tools to MCP clients. One module a verb.
+"""`forge mcp …`: the MCP servers this program uses, and serving its tools to MCP clients.
 
-Only the verb that runs is loaded; `list` and `show` start nothing and load nothing of the SDK.
+Only the module of the verb that runs is loaded; `list` and `show` start nothing and load nothing of the SDK.
 Exit codes, for every verb: 0 done, 1 the thing failed, 2 usage or configuration, 3 denied, 4 no such thing.
 """
 
@@ -19,10 +19,10 @@ VERBS: Final = {
     "list": ("list", "list the servers with their states; starts nothing"),
     "show": ("list", "show one server: config, state, tools, what is held back and why; starts nothing"),
     "approve": ("approve", "agree to a server's config, to changed tools and to new ones"),
-    "test": ("test", "connect to a server, list what it offers, measure the time, disconnect"),
-    "reconnect": ("test", "connect to a server again and store what it offers now"),
-    "login": ("login", "log in at a server that wants OAuth"),
-    "logout": ("login", "forget that login"),
+    "test": ("list", "connect to a server, list what it offers, measure the time, disconnect"),
+    "reconnect": ("list", "connect to a server again and store what it offers now"),
+    "login": ("approve", "log in at a server that wants OAuth"),
+    "logout": ("approve", "forget that login"),
     "serve": ("serve", "serve this program's tools to any MCP client, over stdin and stdout or HTTP"),
     "token": ("serve", "tokens for `serve --http`: create, list, revoke"),
     "install": ("install", "print the config with which another product starts `forge mcp serve`"),

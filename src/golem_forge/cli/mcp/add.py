@@ -20,7 +20,7 @@ from golem_forge.agent.worker_zones import is_home_without_program, zone_problem
 from golem_forge.cli.args import DENIED, CommandUsageError, read_args
 from golem_forge.cli.format import fail
 from golem_forge.cli.mcp.approve import Consent, ask_to_start
-from golem_forge.cli.mcp.test import NotConnected, connect, print_connected, print_not_connected, unseen_file
+from golem_forge.cli.mcp.list import NotConnected, connect, print_connected, print_not_connected, unseen_file
 from golem_forge.config.mcp_blocks import MCP_JSON
 from golem_forge.config.mcp_merge import add_server, remove_server
 from golem_forge.config.mcp_spec import ServerSpec, ServerTrust

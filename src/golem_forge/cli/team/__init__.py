@@ -31,17 +31,17 @@ VERBS: Final = {
     "ps": "sessions",
     "stop": "sessions",
     "send": "sessions",
-    "inbox": "inbox",
+    "inbox": "sessions",
     "attach": "attach",
     "batch": "batch",
-    "schedule": "schedule",
+    "schedule": "batch",
     "diff": "changes",
     "apply": "changes",
     "store": "store",
     "people": "people",
     "projects": "projects",
-    "secrets": "secrets",
-    "audit": "audit",
+    "secrets": "projects",
+    "audit": "store",
 }
 """By verb: the module that has `run_<verb>`."""
 

@@ -1,4 +1,5 @@
-"""`forge tools …`: the tools there are, and the whole life of the person's own. One module a verb; only that is loaded.
+"""`forge tools …`: the tools there are, and the whole life of the person's own. Only the module of the verb
+that runs is loaded.
 
 Exit codes, for every verb: 0 done, 1 the thing failed (a build, a test, drift), 2 usage or configuration, 3 denied,
 4 no such tool.
@@ -27,10 +28,10 @@ VERBS: Final = {
     "retire": ("lifecycle", "switch a tool off, its folder stays"),
     "restore": ("lifecycle", "switch it on again"),
     "remove": ("lifecycle", "take a tool's folder away; `undo` brings it back"),
-    "run": ("run_tool", "run one of your user tools; --debug runs its source"),
-    "diff": ("log", "show what changed since you last trusted the tool"),
-    "log": ("log", "list the versions of a tool with time and author"),
-    "undo": ("log", "go back one version with every undo, or go to a named version"),
+    "run": ("test", "run one of your user tools; --debug runs its source"),
+    "diff": ("lifecycle", "show what changed since you last trusted the tool"),
+    "log": ("lifecycle", "list the versions of a tool with time and author"),
+    "undo": ("lifecycle", "go back one version with every undo, or go to a named version"),
     "stats": ("stats", "count calls, success and time; list unused tools"),
     "suggest": ("stats", "list sequences of calls that could become one tool"),
     "export": ("share", "write a tool as a folder, an archive or an Agent Skill"),
@@ -39,7 +40,7 @@ VERBS: Final = {
     "index": ("share", "write the list that makes a folder of tools a collection"),
     "update": ("share", "fetch an imported tool again and show what changed"),
     "verify": ("share", "check that imported tools are what tools.lock says"),
-    "doctor": ("doctor", "say why a folder is not an active tool, one line each"),
+    "doctor": ("test", "say why a folder is not an active tool, one line each"),
 }
 """Verb → (module beside this one, what it does). Its function is `run_<verb>`."""
 

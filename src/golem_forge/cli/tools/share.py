@@ -21,7 +21,7 @@ from typing import Final
 
 from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, declare, parser, read_args
 from golem_forge.cli.format import fail, print_error, print_json
-from golem_forge.cli.tools.log import print_difference
+from golem_forge.cli.tools.lifecycle import print_difference
 from golem_forge.cli.tools.workshop import find_entry, load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import columns, display_path, one_line, shorten_prose

@@ -69,7 +69,7 @@ _MOST_LFS: Final = 8 << 30
 """Bytes that are read in one exchange."""
 _SKIPPED: Final = f"{exchange.HOST_FOLDER}/skipped"
 _LOCKED: Final = f"{exchange.HOST_FOLDER}/locked"
-"""Keys of what was told that no file of a git directory has."""
+"""With `_SKIPPED`: keys of `SyncState.told` that are the name of no file in a git directory."""
 
 
 class GitShadow:

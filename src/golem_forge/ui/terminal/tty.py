@@ -1,14 +1,13 @@
-"""The terminal device: styled lines as ANSI text, the terminal's modes, and sys.stdout while the screen is drawn.
+"""The terminal around the transcript: lines above and below the input, styles as ANSI text, modes, and sys.stdout.
 
-A style is a meaning (`ok`, `dim`, `title`) or a look (`bold red`); without colour (`NO_COLOR`, a dumb terminal) only
-the text is given. `safe_text` escapes text that comes straight from a model or a tool.
+`Activity` has the running calls with time, progress and last output, drawn above the input; `StatusLine` worker, model,
+context use and cost, below it. Both are fed by events and give styled lines whenever the screen is drawn. A style is a
+meaning (`ok`, `dim`, `title`) or a look (`bold red`); without colour (`NO_COLOR`, a dumb terminal) only the text is
+given. `safe_text` escapes text that comes straight from a model or a tool.
+
 `TerminalModes` restores the modes on return, exception, exit and SIGTERM; only `kill -9` cannot be caught. It leaves a
-signal handler that others set alone.
-While the screen is drawn, what other code prints appears above it in whole lines, from any thread, escaped.
-
-The lines around the input: running calls with time, progress and last output above it, the status line below it.
-
-The status line has worker, model, context use and cost. Fed by events; gives styled lines whenever the screen is drawn.
+signal handler that others set alone. While the screen is drawn, what other code prints appears above it in whole lines,
+from any thread, escaped (`StdoutProxy`).
 """
 
 from __future__ import annotations
