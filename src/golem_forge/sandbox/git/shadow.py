@@ -361,7 +361,7 @@ class GitShadow:
             try:
                 GitExchange(one).run(standing)
             finally:
-                side.transport.deadline = None
+                side.transport.end()
             if when is not SyncPhase.RUNNING:
                 self._pending += _carry_lfs(side, state)
             self._pending += one.leftovers
