@@ -302,10 +302,11 @@ CREATE INDEX calls_by_time ON calls (proposed_at, first, session_id, id);
 CREATE INDEX calls_by_id ON calls (id);
 PRAGMA user_version = {SCHEMA_VERSION};
 """
-MARK_ALL_UNREAD: Final = "UPDATE sessions SET size = 0, mtime_ns = 0; COMMIT;"
 """`first` and `last`: where in its journal the first and the last record of a call begin. `sessions` outlives a new
 version, because the longest length that a journal ever had cannot be read from the journals again; versions 3 and 4 had
 the same columns but the last two."""
+MARK_ALL_UNREAD: Final = "UPDATE sessions SET size = 0, mtime_ns = 0; COMMIT;"
+"""The end of the transaction that SCHEMA begins: every journal is read again."""
 _ADDED_COLUMNS: Final = ("cost REAL", "prices TEXT")
 _MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 _MAX_INPUT_CHARS: Final = 200

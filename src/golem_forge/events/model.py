@@ -149,7 +149,7 @@ class EventData:
 
 
 REGISTRY: dict[str, type[EventData]] = {}
-"""Every event type by its wire name; filled when `types` is imported."""
+"""Every event type by its wire name; `EventData` adds each subclass."""
 
 
 def to_wire(data: EventData) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a tool accepts. Three ways to declare it, one interface: a JSON Schema out, checked arguments in.
+"""Input specs: what a tool accepts. Three ways to declare it, one interface: a JSON Schema out, checked arguments in.
 
 - `signature_input`: a function's parameters (built on first use; defining a tool costs next to nothing); plain scalars
   as a `PlainInput`, without pydantic.

@@ -32,7 +32,7 @@ _CASE_CHANGE: Final = regex(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _QUOTED: Final = regex(r"\"([^\"]*)\"|'([^']*)'")
 _NAME_WEIGHT: Final = 3.0
 _MAX_PROSE_COUNT: Final = 2.0
-"""Less than in a name."""
+"""How often a word counts in prose at most: less than once in a name (`_NAME_WEIGHT`)."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 _MAX_TEXT: Final = 4000

@@ -136,7 +136,7 @@ class Tool:
         always_load: bool = False,
     ) -> None:
         """`manual_execution`: `{mode, label, category}`, for who prefers them together. `takes_mapping`: whether
-        `execute` gets one mapping or a keyword for each argument; None: its parameters say so (`call_shape`)."""
+        `execute` gets one mapping or a keyword for each argument; None: its parameters say so (`call_signature`)."""
         if not isinstance(name, str):
             raise TypeError(f"a tool's name is text, not {name!r}")
         if (execute is None) == (planner is None):

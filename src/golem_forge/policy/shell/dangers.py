@@ -2,9 +2,9 @@
 
 `DANGER_IDS` ask with risk critical; `BUILTIN_IDS` are what the builtin rules block. `DANGER_SIDES` says of each danger
 whether full walls and undo are enough against it. A text without a hit is not safe, it is only not known to be
-dangerous. The checks: files (deletion, permissions, devices, secrets, start-up files),
-git (losing history or work, options that run programs), network (running what was downloaded or decoded, sending files
-away), machine (privileges, power, persistence, hijacked variables, other agents).
+dangerous. The checks: files (deletion, permissions, devices, secrets, start-up files), git (losing history or work,
+options that run programs), network (running what was downloaded or decoded, sending files away), machine (privileges,
+power, persistence, hijacked variables, other agents).
 """
 
 from __future__ import annotations

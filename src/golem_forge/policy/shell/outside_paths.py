@@ -1,4 +1,4 @@
-"""What a command may reach outside every zone, whoever it is that opens it: takes words, gives the operands out there.
+"""Operands outside every zone: takes the words of a command, gives those that may be paths there, whoever opens them.
 
 The prover knows the operands of the programs in its table. For all others, and for commands that stand in the arguments
 of another one (`timeout 5 cat x`, `sh -ec 'cd /; cat x'`, `echo x | xargs cat`), every word counts that may be a path.

@@ -1,6 +1,8 @@
-"""Two tables, as data. How each regular wrapper reads its own options: which take a value, which a script, what comes
-before. And what a rule that a card offered covers beyond its own words: options and operands of ordinary commands, and
-the subcommands of which no such rule is offered, or one that is kept for good.
+"""The tables of wrappers and of offered rules, as data.
+
+How each regular wrapper reads its own options: which take a value, which a script, what comes before. And what a rule
+that a card offered covers beyond its own words: options and operands of ordinary commands, and the subcommands of which
+no such rule is offered, or one that is kept for good.
 """
 
 from __future__ import annotations
@@ -323,10 +325,11 @@ _SHOWING_OPTIONS = (
     " --depth"
 )
 ANY_SUBCOMMAND = _form(_SHOWING_OPTIONS, "nouns", leads=False)
+"""Of programs that have no row of their own."""
 ANY_SHOWING = _form(_SHOWING_OPTIONS, leads=False)
 """Of subcommands that only show something."""
 ANY_GIT = _form("-q -v --quiet --verbose", "names", leads=False)
-"""Of programs that have no row of their own."""
+"""Of subcommands of git that have no row of their own."""
 COVERED_OPERANDS = {
     "any": regex(r"[^@].*|", re.DOTALL),
     "files": regex(r"[^@+].*|", re.DOTALL),  # no option of old: `tail +1f` follows for ever
