@@ -65,16 +65,16 @@ TOOLS_LOADED: Final = "toolsLoaded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selection:
-    """What was worked out, and from what."""
+    """The computed selection of tools, with the inputs it was computed from."""
 
     inputs: tuple[Any, ...]
     usable: Mapping[str, Tool]
-    """Everything a model may call, except what could only be refused."""
+    """The tools that a model may call, without those that are always refused."""
     tools: ToolSplit
     may_wait: Mapping[str, Tool]
-    """What waits, or would if there were too many tools."""
+    """Tools that are deferred, or would be if there were too many."""
     search: Tool | None
-    """None: nothing is deferred."""
+    """The search tool; None if nothing is deferred."""
 
 
 class ModelTools:
@@ -94,7 +94,7 @@ class ModelTools:
         """Names, in the order in which they were loaded."""
 
     def offers(self) -> tuple[ToolOffer, ...]:
-        """What the next request carries."""
+        """Returns the tools of the next request."""
         selection = self.select()
         if selection.search is None:
             offered = self._orchestrator.catalog.offered(Caller.LLM)
@@ -103,7 +103,9 @@ class ModelTools:
         return tuple(self._offer(tool) for tool in sent if self._is_sound(tool))
 
     def schema_of(self, name: str) -> Mapping[str, Any]:
-        """Of whatever a call by that name would reach, deferred or spelt otherwise; {}: it would reach nothing."""
+        """Returns the schema of the tool that a call by that name would reach, also a deferred or misspelt one; {} if
+        there is none.
+        """
         try:
             tool = self._orchestrator.catalog.resolve(name, Caller.LLM)
         except ToolNotFound:
@@ -111,13 +113,15 @@ class ModelTools:
         return tool.input_schema if self._is_sound(tool) else {}
 
     def mark_called(self, outcomes: Iterable[Outcome]) -> None:
-        """What a model calls is loaded: it goes on with it, and one that guessed the arguments needs the schema."""
+        """Loads the tools that a model called: it will use them again, and needs the schema if it guessed the
+        arguments.
+        """
         waiting = self.select().may_wait
         names = dict.fromkeys(each.tool for each in outcomes if each.status is not Status.TOOL_NOT_FOUND)
         self._load([waiting[name] for name in names if name in waiting])
 
     def restore(self, names: Iterable[str]) -> None:
-        """Of an earlier run of this session; they are on record already."""
+        """Sets the loaded tools of an earlier run of this session, which are already recorded."""
         self.loaded = tuple(names)
 
     def select(self) -> _Selection:
@@ -205,7 +209,7 @@ class ModelTools:
 
 
 def loaded_tools(records: Iterable[Mapping[str, Any]], worker_id: str) -> tuple[str, ...]:
-    """What a journal says this worker had loaded last."""
+    """Returns the tools that this worker had loaded last, from a journal."""
     names: tuple[str, ...] = ()
     for record in join_records(records):
         if record.get("type") == TOOLS_LOADED and record.get("workerId") == worker_id:
@@ -239,7 +243,7 @@ _MAX_NAMED: Final = 20
 _CALL_FIRST: Final = """\
 Begin with a call: read all that the task is about before you say anything of it or change it. Send calls alone, without
 words beside them; the results come next. Go on with calls until the task is done. What no call has done is not done."""
-"""Small models tell what they would do, and that they did it."""
+"""For small models, which tend to announce what they would do, or claim that they did it."""
 _MAKING_TOOLS: Final = """\
 ## Tools of the person's own
 Steps that come a third time can become a tool that stays: propose it, and when the person agrees, create_custom_tool
@@ -264,11 +268,11 @@ class PromptState:
     zones: tuple[ZoneState, ...] = ()
     default_zone: str = ""
     walls: Level | None = None
-    """None: not tried yet."""
+    """None if not tested yet."""
     exits: tuple[str, ...] = ()
-    """What is open in the walls (`Walls.exit_lines`)."""
+    """Openings in the walls (`Walls.exit_lines`)."""
     tools: frozenset[str] = frozenset()
-    """Names of the tools there are."""
+    """Names of the available tools."""
     blocked: tuple[str, ...] = ()
     """Tools that policy refuses whatever their arguments."""
     output_schema: Mapping[str, Any] | None = field(default=None)
@@ -297,7 +301,7 @@ class PromptState:
 
 
 def _is_blocked(tool: Tool, blocks: ApprovalBlocks) -> bool:
-    """By what the program and the worker's file say; rules look at arguments and are not asked."""
+    """Whether the program or the worker's file blocks the tool; rules depend on arguments and are not evaluated."""
     if any(said.verdict is Verdict.BLOCKED for said in blocks.named(tool.name)):
         return True
     return not decides_for_itself(tool) and configured_base(tool.name, blocks).verdict is Verdict.BLOCKED
@@ -364,7 +368,7 @@ _MAX_SHOWN: Final = 8_000
 @dataclass(frozen=True, slots=True)
 class AnswerProblem:
     path: str
-    """`$.items[0]`."""
+    """The place of the problem, e.g. `$.items[0]`."""
     message: str
     schema: Mapping[str, Any]
 
@@ -373,7 +377,7 @@ class AnswerProblem:
 
 
 def check_answer(text: str, schema: Mapping[str, Any]) -> AnswerProblem | None:
-    """None: the text is JSON (a code fence around it is looked through) that fits the schema."""
+    """Checks that the text is JSON (also inside a code fence) that fits the schema. Returns None if it does."""
     try:
         value = json.loads(answer_json(text), parse_constant=_refuse_constant)
     except RecursionError:
@@ -390,7 +394,7 @@ def answer_json(text: str) -> str:
 
 
 def repair_request(problem: AnswerProblem) -> str:
-    """What the model is told, once."""
+    """Returns the message that asks the model once to correct its answer."""
     wanted = compact_json(dict(problem.schema))
     schema = f"\nThe schema: {wanted}" if len(wanted) <= _MAX_SHOWN else ""
     return (
@@ -400,7 +404,7 @@ def repair_request(problem: AnswerProblem) -> str:
 
 
 def answer_instructions(schema: Mapping[str, Any]) -> str:
-    """For the system prompt of a worker with `output_schema`."""
+    """Returns the part of the system prompt for a worker with `output_schema`."""
     return (
         "Your final answer must be one JSON value that fits this schema, and nothing else: "
         f"{compact_json(dict(schema))}"

@@ -28,7 +28,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 
 LONGEST: Final = 1024 * 1024
-"""Characters of an answer that is looked at."""
+"""Maximum characters of an answer that are looked at."""
 _DECIDED_BY: Final = 1_000
 """Characters after which the beginning says no more than it has said."""
 _NAMES: Final = ("name", "tool", "tool_name", "function", "function_name")
@@ -53,7 +53,7 @@ _KEY_PREFIX: Final = regex(r"[\[\s]*(?:\{\s*(?:\"([^\"\\]*)(\")?)?)?\Z|[\[\s]*\{
 
 
 class _NoCall(Exception):
-    """The text is something else."""
+    """Raised if the text is no tool call."""
 
 
 def read_text_calls(text: str, may_call: Callable[[str], bool]) -> tuple[tuple[str, Any], ...]:
@@ -173,7 +173,7 @@ class _Held:
         self._size = 0
 
     def add(self, piece: str) -> bool:
-        """False: it is no call."""
+        """Adds a piece. Returns False if the text can no longer be a call."""
         self._pieces.append(piece)
         before, self._size = self._size, self._size + len(piece)
         if before > _DECIDED_BY:
@@ -213,7 +213,7 @@ class TextCallModel(WrappedModel):
 
 
 def with_text_calls(completed: Completed, request: Request) -> Completed:
-    """The same object where its text is an answer."""
+    """Turns a text that is a tool call into a call; returns the same object if the text is an answer."""
     message = completed.message
     if message.calls or completed.finish is not Finish.STOP or not request.tools:
         return completed
