@@ -25,7 +25,7 @@ class PathKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What stands at a path. Two states are equal if nobody could tell them apart."""
+    """The state of a path. Two states are equal if the content, type and permissions are."""
 
     kind: PathKind
     mode: int = 0
@@ -34,7 +34,7 @@ class PathState:
     """SHA-256 of a file's content; empty where it was not read (see `lost`)."""
     size: int = 0
     target: str = ""
-    """Where a link leads."""
+    """The target of a symbolic link."""
     lost: str = ""
     """Why this state cannot be brought back: `40 MiB, above undo.max_file`; empty: it can."""
 
@@ -56,7 +56,7 @@ ABSENT = PathState(PathKind.ABSENT)
 @dataclass(frozen=True, slots=True)
 class PathChange:
     path: str
-    """`/workspace/src/a.py`"""
+    """The virtual path, e.g. `/workspace/src/a.py`."""
     before: PathState
     after: PathState
     others: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class PathChange:
 
     @property
     def is_file(self) -> bool:
-        """A file or link; what people count."""
+        """Whether it is a file or link, which are what the counts include."""
         return not self.in_git and PathKind.DIRECTORY not in (self.before.kind, self.after.kind)
 
     @property
@@ -116,7 +116,7 @@ class PathChange:
 
 class RefChange(NamedTuple):
     name: str
-    """`refs/heads/main`, `HEAD`, `refs/stash`"""
+    """The name of the ref: `refs/heads/main`, `HEAD`, `refs/stash`."""
     before: str
     """An object id, `ref: refs/heads/main`, of the stash all ids; empty: it was not there."""
     after: str
@@ -126,13 +126,15 @@ class RefChange(NamedTuple):
 class ChangeSet:
     session: str
     call: str
-    """The id of the call; unique in a session."""
+    """The id of the call, unique in a session."""
     tool: str
     worker: str = ""
     turn: int = 0
-    """Which message of the person the call belongs to, from 1 on; 0: the person called the tool by hand."""
+    """The number of the person's message that the call belongs to, from 1 on; 0 if the person called the
+    tool by hand.
+    """
     at: str = ""
-    """UTC, ISO 8601: when the call ended."""
+    """The end of the call, as ISO 8601 in UTC."""
     what: str = ""
     """One line: the command's text, or the tool and its path."""
     changes: tuple[PathChange, ...] = ()

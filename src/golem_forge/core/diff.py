@@ -103,7 +103,9 @@ _MAX_COMPARISONS: Final = 250_000
 
 
 def file_diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """None: there is no such file. Lines end at LF only: another line end is a change that must be seen."""
+    """Yields the lines of a unified diff. None stands for a missing file. Lines end at LF only, so that a changed line
+    end is shown.
+    """
     shown = name.replace("\n", "\\n").replace("\t", "\\t")
     yield f"--- {'/dev/null' if old is None else f'a/{shown}'}"
     yield f"+++ {'/dev/null' if new is None else f'b/{shown}'}"

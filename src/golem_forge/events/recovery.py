@@ -38,27 +38,29 @@ MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"
 ARGS_NOT_KEPT: Final = "its arguments held a secret and were not kept; propose it again"
 HIDDEN_ARGS: Final = "hiddenArgs"
-"""In a record of history: the ids of calls whose arguments were redacted, so that what comes back is another call."""
+"""Key in a history record: ids of calls whose arguments were redacted, so that the recorded call differs from the real
+one.
+"""
 
 _QUESTIONS: Final[Mapping[str, Callable[[str], EventData]]] = {
     "approvalRequired": lambda id: ApprovalResolved(request_id=id, approved=False, by="interrupt", edited=False),
     "formRequired": lambda id: FormResolved(request_id=id, action="cancel"),
     "inputPrompt": lambda id: InputResolved(request_id=id),
 }
-"""By the event that opens a question: the one that closes it when nobody will answer."""
+"""Event that opens a question → the event that closes it without an answer."""
 _CLOSING_EVENTS: Final = {
     "approvalResolved": "approvalRequired",
     "formResolved": "formRequired",
     "inputResolved": "inputPrompt",
 }
-"""By the event that closes a question: the one that opened it. Both name it by `requestId`."""
+"""Event that closes a question → the event that opened it. Both name it by `requestId`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReopenedJournal:
     journal: Journal
     interrupted: list[CallRecord]
-    """Those that the crash had left open, in order."""
+    """The calls that the crash left open, in order."""
     goes_on: bool = False
     """Whether what never started stays open: the session continues where it was, without a word of a person."""
 
@@ -68,12 +70,12 @@ RecordHandler = Callable[[Record, CallRecord | None], object]
 
 
 class SessionJournals(Protocol):
-    """Where the journals of sessions are made and found again, if not in the files of FORGE_HOME."""
+    """Creates and finds the journals of sessions that are not kept in files of FORGE_HOME."""
 
     shared_rules: Any
-    """None, or the rules that those who share the journals share too (policy's `SharedRules`)."""
+    """The rules that all users of the journals share (policy's `SharedRules`); None if there are none."""
     directory_names: Mapping[str, str]
-    """What fingerprints call directories that lie elsewhere on each machine of the session."""
+    """Names that fingerprints use for directories whose path differs between the session's machines."""
     confined: bool
     """Whether the model was named by somebody who may not name any file here: a script lies inside the program."""
 
@@ -83,7 +85,7 @@ class SessionJournals(Protocol):
 
 
 class PastSession:
-    """What the past left open. Holds no call that finished and no record that was answered."""
+    """What a past session left open: unfinished calls and unanswered questions."""
 
     def __init__(self, take: RecordHandler | None) -> None:
         self._take = take

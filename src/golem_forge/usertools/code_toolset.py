@@ -1,6 +1,6 @@
 """The `code` toolset: `run_code`, a program that calls tools. What it does is in `usertools.program`, loaded when used.
 
-Its own effects are reads: zones are read-only inside, there is no network, and `/tmp` is its own. So it needs nobody's
+Its own effects are reads: zones are read-only inside, there is no network, and `/tmp` is its own. So it needs no
 approval and holds no slot at the gate; each call that it makes is judged, approved and scheduled by itself.
 """
 

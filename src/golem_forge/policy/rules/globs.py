@@ -47,7 +47,7 @@ def normal_host(text: str) -> str:
 
 
 def host_pattern(text: str) -> str:
-    """A rule's `host` in normal form."""
+    """Returns a rule's `host` in normal form. Raises ValueError."""
     if not text.startswith("*."):
         if "*" in text:
             raise ValueError("`*` may only stand as `*.` before a domain, like *.example.com")
