@@ -14,8 +14,7 @@ from tests.tools.catalog300 import catalog300, server_tool
 
 import golem_forge
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.messages import unfenced
-from golem_forge.agent.model.interface import Request
+from golem_forge.agent.model.interface import Request, unfenced
 from golem_forge.agent.session import open_session
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER

@@ -13,7 +13,7 @@ import pytest
 from tests.deadlines import PATIENCE
 
 from golem_forge.agent.history import History
-from golem_forge.agent.messages import AssistantMessage, UserMessage
+from golem_forge.agent.model.interface import AssistantMessage, UserMessage
 from golem_forge.agent.session_state import RunFacts, record_run
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import create_ui_event_bus

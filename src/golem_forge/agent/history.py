@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.agent.budget import message_tokens
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
     AssistantMessage,
     CallResult,
     Message,

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.budget import Meter
 from golem_forge.agent.history import ADDED, CLEARED, REPLACED, History, apply_record, complete_results
-from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, fenced
-from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.agent.model.interface import AssistantMessage, CallResult, Message, RequestedCall, TokenUsage, fenced
 from golem_forge.agent.prompt import TOOLS_LOADED, loaded_tools
 from golem_forge.agent.session_state import (
     RUN_RECORD,

@@ -51,8 +51,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_records import CallRecord, RecordedState
 from golem_forge.events.recovery import MAY_HAVE_RUN
-from golem_forge.storage.home import forge_home
-from golem_forge.storage.private_file import create_private
+from golem_forge.storage.home import create_private, forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import TraceLevel, create_trace_formatter, json_line

@@ -20,7 +20,7 @@ from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
-from golem_forge.core.diff import LineChange, covers_all_changes, line_changes, unified_hunks
+from golem_forge.core.changes import LineChange, covers_all_changes, line_changes, unified_hunks
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.regex import regex
 

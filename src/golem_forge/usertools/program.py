@@ -37,8 +37,7 @@ from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.process.monitor import ENDED
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, StartDirectory, Streams
 from golem_forge.sandbox.walls.walls import WalledChild
-from golem_forge.storage.home import forge_home
-from golem_forge.storage.private_file import create_private
+from golem_forge.storage.home import create_private, forge_home
 from golem_forge.tools.catalog import is_reserved
 from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.live_output import wait_to_end

@@ -29,7 +29,7 @@ from golem_forge.cli.tools.workshop import (
     print_report,
     print_unread_packages,
 )
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import run_to_exit_code

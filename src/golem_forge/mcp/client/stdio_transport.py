@@ -25,7 +25,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.json_lines import LineReader, LineWriter
 from golem_forge.mcp.client.transport import CannotStart, TransportError, WallsFailed
-from golem_forge.policy.rules.globs import expand_groups, is_mirror
+from golem_forge.policy.rules.model import expand_groups, is_mirror
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child
 from golem_forge.sandbox.process.monitor import ENDED, REASONS

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.diff import LineChange
+from golem_forge.core.changes import LineChange
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult

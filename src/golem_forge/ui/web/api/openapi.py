@@ -20,7 +20,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from golem_forge._version import __version__
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.regex import regex
 from golem_forge.events.model import REGISTRY, EventData
 from golem_forge.events.serialization import encode_json
