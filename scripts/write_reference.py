@@ -59,7 +59,7 @@ def native_schemas() -> str:
     from golem_forge.mcp.client.resources import resource_tools
     from golem_forge.toolsets import TOOL_LIST
     from golem_forge.toolsets.tool_search import ToolSearchResult, create_tool_search_tool
-    from golem_forge.usertools.code_toolset import create_run_code_tool
+    from golem_forge.usertools.native_tools import create_run_code_tool
 
     search = create_tool_search_tool(lambda _query, _limit: ToolSearchResult(tools=(), total=0, sources={}), {})
     tools = [*TOOL_LIST, *resource_tools(), create_run_code_tool(), search]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import shutil
+import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 
 from golem_forge import open_session
 from golem_forge.agent.session import Session
@@ -179,6 +182,23 @@ async def test_it_is_refused_elsewhere_and_says_what_is_allowed(project: Path, a
         assert api.seen == []
 
 
+async def test_a_command_that_misses_its_token_is_told_the_way(project: Path, api: Api) -> None:
+    """Without the host, and by https, where the server gets the placeholder and answers that it is no token."""
+    way = "ask http://localhost/… with $GH_TOKEN in Authorization"
+    async with open_session(project, approval="approve_all") as session:
+        curl = 'curl -sS -H "Authorization: Bearer $GH_TOKEN"'
+        offline = await run(session, f"{curl} http://localhost/repos/me/app")
+        assert offline.status is Status.EXECUTION_FAILED
+        assert way in offline.text and "'network'" in offline.text and way in str(offline.result.value["ways"])
+        tunnel = await run(session, f"{curl} https://localhost:{api.port}/repos/me/app", f"localhost:{api.port}")
+        assert "forge-credential-GH_TOKEN" in tunnel.text, tunnel.text
+        assert way in tunnel.text
+        plain = await run(session, f"curl -sS https://localhost:{api.port}/public", f"localhost:{api.port}")
+        assert way not in plain.text  # it went well, and never meant the token
+        used = await run(session, f"{curl} http://localhost/repos/me/app", f"localhost:{api.port}")
+        assert way not in used.text
+
+
 async def test_its_card_says_so_and_the_mode_contained_asks(project: Path, api: Api) -> None:
     asked: list[Any] = []
 
@@ -191,6 +211,66 @@ async def test_its_card_says_so_and_the_mode_contained_asks(project: Path, api: 
     [request] = asked
     assert request.warnings == ("it can use your GH_TOKEN at localhost (GET, POST /repos/me/**)",)
     assert api.seen == []
+
+
+class Upstream:
+    """The HTTP proxy of the runner's machine: it leads every host to the API."""
+
+    def __init__(self, port: int) -> None:
+        self.asked: list[str] = []
+        asked = self.asked
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_CONNECT(self) -> None:
+                asked.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+                with socket.create_connection(("127.0.0.1", port), PATIENCE) as far:
+                    ends = (self.connection, far)
+                    while True:
+                        for end in select.select(ends, (), ())[0]:
+                            if not (data := end.recv(1 << 16)):
+                                return
+                            ends[end is self.connection].sendall(data)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def test_on_a_runner_the_value_is_the_runners(desk: Callable[..., Any], api: Api) -> None:
+    """Whoever starts the session has another value in a variable of that name: nobody sends it."""
+    place = desk({})
+    place.know_walls()
+    place.home.mkdir(exist_ok=True)
+    (place.home / "config.yaml").write_text(CONFIG)
+    curl = 'curl -sS -H "Authorization: Bearer $GH_TOKEN" http://localhost/repos/me/app'
+    call = {"tool": "exec_command", "args": {"cmd": curl, "network": ["localhost:443"]}}
+    place.write(**{"words.json": json.dumps({"turns": [{"calls": [call]}, {"say": "done"}]})})
+    (place.home / "rules.yaml").write_text("rules: [{host: localhost, ports: [443], private: true, verdict: ask}]\n")
+    options = ("--no-runner", "--approval", "approve_all", "--model", "scripted:words.json")
+    started = place.forge("run", "--background", *options, "go", GH_TOKEN="canary-of-the-starter")
+    assert started.code == 0, started.err
+    beyond = Upstream(api.port)
+    try:
+        environ = {"GH_TOKEN": CANARY, "HTTPS_PROXY": beyond.url, "SSL_CERT_FILE": str(api.certificate)}
+        assert place.forge("runner", "--idle", "1", **environ).code == 0
+    finally:
+        beyond.close()
+    assert api.seen == [("GET", "/repos/me/app", f"Bearer {CANARY}")]
+    assert beyond.asked == ["localhost:443"]
+    kept_there = place.kept_bytes()
+    assert CANARY.encode() not in kept_there and b"canary-of-the-starter" not in kept_there
+    assert b"[secret GH_TOKEN]" in kept_there
 
 
 def test_a_program_cannot_hand_out_credentials(project: Path, api: Api) -> None:

@@ -3,10 +3,11 @@ so and nowhere else."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,40 @@ def test_a_program_and_a_worker_cannot_say_it(key: str, value: str, flag: str, p
         f"---\nname: w\nsandbox:\n  {key}: {value}\n---\nx\n".encode(), "w.worker", project / "w.worker"
     )
     assert any(f"w.worker:4: sandbox.{key}: opens the walls" in each for each in getattr(read, "found", ()))
+
+
+def test_the_options_open_one_session_and_no_other(desk: Callable[..., Any], daemon: Daemon) -> None:
+    """In the terminal, and in a session of the background, whose card goes to the inbox."""
+    place = desk({})
+    place.know_walls()
+    device = usable_device()
+    look = f'python3 -c "{ASK_DAEMON.format(daemon.path)}"; ls {device}'
+    place.write(
+        **{
+            "words.json": json.dumps(
+                {"turns": [{"calls": [{"tool": "exec_command", "args": {"cmd": look}}]}, {"say": "done"}]}
+            )
+        }
+    )
+    run = ("run", "--model", "scripted:words.json", "--approval", "approve_all")
+    exits = ("--socket", str(daemon.path), "--device", device)
+
+    def said(*options: str) -> str:
+        before = place.journals
+        ran = place.forge(*run, *options, "-i", "go")
+        assert ran.code == 0, ran.err
+        return "".join(path.read_text() for path in place.journals if path not in before)
+
+    inside = said(*exits)
+    assert "the daemon of the host" in inside and "No such file" not in inside
+    closed = said()
+    assert "the daemon of the host" not in closed and "No such file" in closed
+    words = ("run", "--background", "--no-runner", "--model", "scripted:words.json", *exits, "go")
+    assert place.forge(*words).code == 0
+    assert place.forge("runner", "--idle", "1").code == 0
+    [question] = json.loads(place.forge("inbox", "--json").out)
+    card = place.forge("inbox", question["question"]).out
+    assert f"NO WALLS: the command can reach {daemon.path}" in card and device in card
 
 
 def test_doctor_names_what_is_open(daemon: Daemon) -> None:

@@ -96,6 +96,43 @@ def test_the_agent_fetches_and_merges_what_others_pushed(
     assert ("git_fetch", "success") in ran_as(place, 0) + ran_as(place, 1)
 
 
+def test_on_a_runner_the_credentials_are_the_runners(
+    desk: Callable[..., Any], own_home: Path, tmp_path: Path, elsewhere: Elsewhere
+) -> None:
+    """Whoever starts a background session lends it nothing: their helper is not even asked."""
+    place = desk({})
+    place.know_walls()
+    persons = tmp_path / "persons-helper"
+    persons.write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\necho username=eve\necho password=canary-of-the-starter\n")
+    persons.chmod(0o700)
+    repository(place, own_home, elsewhere.url, f"[credential]\n\thelper = {persons}\n")
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / ".gitconfig").write_text(f"[user]\n\tname = Robot\n\temail = r@example.test\n{elsewhere.settings}")
+    place.write(**{"words.json": words(COMMIT, "git push origin main")})
+    options = ("--no-runner", "--approval", "approve_all", "--model", "scripted:words.json")
+    started = place.forge("run", "--background", *options, "go")
+    assert started.code == 0, started.err
+    assert place.forge("runner", "--idle", "1", HOME=str(account), **elsewhere.environ).code == 0
+    assert served(tmp_path / "elsewhere", "log", "--format=%an: %s", "main") == "Robot: the second\nAda: the first"
+    assert not (tmp_path / "asked").exists()
+    assert PASSWORD.encode() not in place.kept_bytes() and b"canary-of-the-starter" not in place.kept_bytes()
+
+
+def test_a_clone_of_a_session_says_how_its_commits_travel(desk: Callable[..., Any], own_home: Path) -> None:
+    place = desk({})
+    place.know_walls()
+    repository(place, own_home, "https://git.invalid/project.git")
+    place.write(**{"words.json": words("git push origin main")})
+    options = ("--no-runner", "--workspace", ".", "--approval", "approve_all", "--model", "scripted:words.json")
+    started = place.forge("run", "--background", *options, "go")
+    assert started.code == 0, started.err
+    assert place.forge("runner", "--idle", "1").code == 0
+    [call] = json.loads(place.forge("log", "--session", started.out.split()[1], "--json").out)
+    assert "This repository has no remotes" in call["error"] and "`forge apply`" in call["error"]
+    assert "https or ssh address in place of 'origin'" in call["error"]
+
+
 def test_a_remote_in_a_zone_is_reached_inside_the_walls(desk: Callable[..., Any], own_home: Path) -> None:
     place = desk({})
     place.know_walls()

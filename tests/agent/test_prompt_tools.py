@@ -22,7 +22,7 @@ from golem_forge.core.calls import Caller
 from golem_forge.events.journal_reader import read
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets.model_text import RARE
+from golem_forge.toolsets.tool_search import RARE
 
 Play = Callable[..., Any]
 NATIVE = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file", "read_output"]

@@ -52,6 +52,23 @@ def test_a_secret_inside_longer_base64_is_found(before: bytes, after: bytes) -> 
     assert "[secret KEY]" in redactor(KEY=secret).text(f"Basic {encoded}")
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        "p&amp;ss&lt;w&gt;rd&quot;1&#x27;/x",
+        "p&amp;ss&lt;w&gt;rd&quot;1&#39;/x",
+        "p&amp;ss&lt;w&gt;rd&#34;1&#39;/x",
+        "p&amp;ss&lt;w&gt;rd\"1'/x",
+        "p\\u0026ss\\u003cw\\u003erd\\\"1'/x",
+        "p\\u0026ss\\u003Cw\\u003Erd\\u00221\\u0027\\/x",
+    ],
+)
+def test_the_spellings_of_pages_and_of_json_for_pages_are_found(spelled: str) -> None:
+    """A server that answers with what it was sent writes it so in a page; Go and PHP write JSON so."""
+    shown = redactor(KEY="p&ss<w>rd\"1'/x").text(f"before {spelled} after")
+    assert shown == "before [secret KEY] after"
+
+
 def test_the_longest_secret_wins() -> None:
     made = redactor(SHORT="abcd1234", LONG="abcd1234-and-more")
     assert made.text("x abcd1234-and-more y abcd1234") == "x [secret LONG] y [secret SHORT]"

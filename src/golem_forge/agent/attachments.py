@@ -28,7 +28,7 @@ from golem_forge.events.journal_files import journal_path
 from golem_forge.sandbox import files
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import READ_FLAGS, make_private_dir, write_private
-from golem_forge.toolsets.text import has_binary_name, looks_binary, media_type
+from golem_forge.toolsets.file_access import has_binary_name, looks_binary, media_type
 
 MAX_ADDRESSES: Final = 100
 """Each holds a file open until it is read."""

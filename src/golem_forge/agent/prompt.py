@@ -55,8 +55,9 @@ from golem_forge.tools.catalog import ToolNotFound, schema_problem
 from golem_forge.tools.schema import json_path, model_schema
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.tools.validation import SchemaCheck
-from golem_forge.toolsets.model_text import RARE, RARE_IN_SMALL_CONTEXTS, model_text, short_schema
 from golem_forge.toolsets.tool_search import (
+    RARE,
+    RARE_IN_SMALL_CONTEXTS,
     TOOL_SEARCH,
     DeferralThreshold,
     ToolSearchResult,
@@ -64,6 +65,8 @@ from golem_forge.toolsets.tool_search import (
     add_loaded,
     create_tool_search_tool,
     has_many_own,
+    model_text,
+    short_schema,
     sources,
     split_tools,
 )

@@ -35,17 +35,17 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import semantic_value, text_of
 from golem_forge.events.index import find_session
-from golem_forge.events.journal import Journal
-from golem_forge.events.journal_reader import read
-from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner
-from golem_forge.events.recovery import (
+from golem_forge.events.journal import (
     ARGS_NOT_KEPT,
     HIDDEN_ARGS,
     MAY_HAVE_RUN,
     NEVER_RAN,
+    Journal,
     SessionJournals,
     reopen,
 )
+from golem_forge.events.journal_reader import read
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner
 from golem_forge.toolsets.plan import SessionPlans
 
 if TYPE_CHECKING:

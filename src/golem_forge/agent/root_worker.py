@@ -53,7 +53,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.index import LAST
-from golem_forge.events.recovery import SessionJournals
+from golem_forge.events.journal import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.storage.home import ForgeHome

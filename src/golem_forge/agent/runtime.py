@@ -61,9 +61,8 @@ from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import Journal, SessionJournals
 from golem_forge.events.journal_reader import read
-from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator

@@ -37,10 +37,9 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import Journal, SessionJournals
 from golem_forge.events.journal_files import anchor_path
 from golem_forge.events.journal_records import join_records
-from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.redaction import Redactor, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.scope import OnKept, SessionServices

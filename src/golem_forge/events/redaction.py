@@ -466,6 +466,13 @@ _LINE_BREAK = regex(r"[\r\n]+|(?:\\r)?\\n")
 _PEM_MARKER = "-----"
 
 
+_PAGE_QUOTES: Final = (("", ""), ("&quot;", ""), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"))
+"""How writers of HTML spell both quotes; empty: as they are."""
+_MARKUP: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
+_MARKUP_IN_JSON: Final = ("&", "<", ">")
+_QUOTES_IN_JSON: Final = ('\\"', "'")
+
+
 def secret_spellings(value: str) -> set[str]:
     found = {value}
     stripped = value.strip()
@@ -475,6 +482,7 @@ def secret_spellings(value: str) -> set[str]:
             json.dumps(text, ensure_ascii=False)[1:-1],
             json.dumps(text)[1:-1].replace("/", "\\/"),
         }
+        found |= _page_spellings(text)
         raw = text.encode("utf-8", "surrogatepass")
         for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw), quote(raw, safe="!'()*")):
             found |= {quoted, _lower_escapes(quoted)}
@@ -484,6 +492,25 @@ def secret_spellings(value: str) -> set[str]:
     if stripped:
         found.add(stripped)
     return found
+
+
+def _page_spellings(text: str) -> set[str]:
+    """In HTML, and in JSON that may stand in HTML, as Go and PHP write it: a server's answer to what it was sent."""
+    found = set()
+    for double, single in _PAGE_QUOTES:
+        spelled = _replaced(text, (*_MARKUP, ('"', double or '"'), ("'", single or "'")))
+        found.add(spelled)
+    for signs in (_MARKUP_IN_JSON, (*_MARKUP_IN_JSON, *_QUOTES_IN_JSON)):
+        for form in ("\\u{:04x}", "\\u{:04X}"):
+            spelled = _replaced(json.dumps(text)[1:-1], [(sign, form.format(ord(sign[-1]))) for sign in signs])
+            found |= {spelled, spelled.replace("/", "\\/")}
+    return found
+
+
+def _replaced(text: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for old, new in pairs:
+        text = text.replace(old, new)
+    return text
 
 
 def line_spellings(value: str) -> set[str]:

@@ -1,14 +1,13 @@
-"""CallFacts: everything policy knows about one call before it is evaluated; and what one effect means for consent.
+"""CallFacts: everything policy knows about one call before it is evaluated; its fingerprint and its effects' verdicts.
 
 For each effect: its base verdict, its risk and its floors. A floor is something that always needs a person. Only
 `danger:<id>`, `secret_path` and `obeyed_path` can be accepted by a rule, and only by name in the person's own rules
 file.
 
-Fingerprints: the identity of one call. An approval is for a fingerprint, and for nothing else.
-
-`args_key` (16 hex) is shown to people and is the same for the same call anywhere. `fingerprint` (64 hex) also holds
-the tool's definition, the worker and the resolved targets; host paths exist only inside the hash. A directory that lies
-elsewhere on each machine of a session has a name of its own there (`DirectoryNames`): an answer counts on all of them.
+A fingerprint is the identity of one call: an approval is for a fingerprint, and for nothing else. `args_key` (16 hex)
+is shown to people and is the same for the same call anywhere. `fingerprint` (64 hex) also holds the tool's definition,
+the worker and the resolved targets; host paths exist only inside the hash. A directory that lies elsewhere on each
+machine of a session has a name of its own there (`DirectoryNames`): an answer counts on all of them.
 """
 
 from __future__ import annotations

@@ -1,22 +1,19 @@
-"""How a runner hears of work: jobs of procrastinate for sessions in PostgreSQL, and rings for any change of a store.
-The session's row decides.
+"""Dispatch: how a runner hears of work, by rings for any change of a store and by jobs of procrastinate in PostgreSQL.
 
-When a session is queued or woken, the same transaction defers a job that names it: the label is the queue, the
-session's id the queueing lock, so that one job waits for it at most. Every runner is a worker on the queues of its
-labels, with as many jobs at once as it has slots. A job asks the runner to claim that session, and lasts as long as the
-session runs there. A job too many finds nothing to claim; a session without a job is found by the sweep of any runner
-(`Store.ring_forgotten`). Jobs are deleted when they end.
+Neither decides anything: the session's row does. A ring may be lost, and a job may be one too many; the sweep of any
+runner finds what nobody told (`Store.ring_forgotten`).
 
-`DispatchThread` runs the worker on a loop of its own. A database that goes away ends the worker, not the sessions: the
-thread starts another one when the database is back.
+`listen` starts the rings. SQLite: a thread looks at the file's version, 20 times a second (one page of a memory-mapped
+file). PostgreSQL: a connection that listens. Both call `ring` on their thread, with the id of the session that it is
+about; empty: anything may have changed, and SQLite never says more. What is said on `channels` (PostgreSQL only) is not
+a ring: `heard(channel, what)` is given it. A set of channels may change while it is listened to; a change counts within
+half a second.
 
-Rings: how a process hears that another one changed the store. A ring may be lost; a sweep finds what it told.
-
-SQLite: a thread looks at the file's version, 20 times a second (one page of a memory-mapped file). PostgreSQL: a
-connection that listens. Both call `ring` on their thread, with the id of the session that it is about; empty: anything
-may have changed, and SQLite never says more. What is said on `channels` (PostgreSQL only) is not a ring:
-`heard(channel, what)` is given it. A set of channels may change while it is listened to; a change counts within half a
-second.
+When a session is queued or woken, the same transaction defers a job that names it (`JobQueue`): the label is the queue,
+the session's id the queueing lock, so that one job waits for it at most. Every runner is a worker on the queues of its
+labels, with as many jobs at once as it has slots (`DispatchThread`). A job asks the runner to claim that session, and
+lasts as long as the session runs there; then it is deleted. A database that goes away ends the worker, not the
+sessions: the thread starts another one when the database is back.
 """
 
 from __future__ import annotations
@@ -37,6 +34,8 @@ from golem_forge.team.rows import CHANNEL
 if TYPE_CHECKING:
     from golem_forge.team.people import TeamStore
     from golem_forge.team.store import Store
+
+# ---- rings
 
 _LOOK_S: Final = 0.05
 _LOOK_REMOTE_S: Final = 0.5
@@ -151,6 +150,8 @@ def _quoted(channel: str) -> str:
     return '"' + channel.replace('"', '""') + '"'
 
 
+# ---- jobs
+
 TASK: Final = "forge.session"
 SCHEMA_KEY: Final = "procrastinate"
 """In the store's `meta`: the last of procrastinate's migrations that the database has."""
@@ -172,7 +173,7 @@ def queue_name(label: str) -> str:
     return f"digest {sha256(label.encode()).hexdigest()[:_LONGEST_LABEL]}"
 
 
-# ---- its tables
+# ---- tables of jobs
 
 
 def install(connection: PostgresConnection, applied: str) -> str:
@@ -197,7 +198,7 @@ def _sql_folder() -> Path:
     return Path(found.submodule_search_locations[0]) / "sql"
 
 
-# ---- ringing
+# ---- deferring jobs
 
 
 class JobQueue:
@@ -230,7 +231,7 @@ class JobQueue:
             raise error.__cause__ or error from None
 
 
-# ---- taking
+# ---- taking jobs
 
 
 class DispatchThread:

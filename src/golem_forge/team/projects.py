@@ -1,23 +1,17 @@
-"""Projects: the programs of a store as the scope of permission, who has which role in each, and quotas.
+"""Projects: the programs of a store as the scope of permission, with the roles that people have in each, and quotas.
 
 A project is a program: a directory on a machine, known by the id that its sessions carry. It is there once a session
 was queued in it, or after `forge projects add`. A person has a role in all projects (`people.role`) and may have one in
-each project, by their own name or by a group that they are in; the highest counts. Groups are written `@name`.
+each project, by their own name or by a group that they are in; the highest counts. Groups are written `@name`. Changes
+of roles and projects are recorded in the audit in the same transaction.
 
-What changes here is recorded in the audit in the same transaction.
-
-All methods block; they are called in threads. Who may call them is judged in `people.py`.
-
-Quotas: how much may be spent and started in a day, by project and by person.
-
-A quota is for one project or for all of them, and for everybody together, for each person, or for one. It bounds the
-cost of models in US dollars, the sessions that are started, or both. A day is one of UTC, by the database's clock.
-
+A quota bounds a day's cost of models in US dollars, the sessions that are started, or both. It is for one project or
+for all of them, and for everybody together, for each person, or for one. A day is one of UTC, by the database's clock.
 A start is judged where a session is queued, whoever does it: a person, a batch, a schedule. The cost is judged before
 each request: what the request can cost at most is set aside first, so that sessions on several runners cannot spend the
 same money, and what it took is noted afterwards. Without a quota nothing is noted.
 
-All methods block; they are called in threads. Who may change a quota is judged in `people.py`.
+All methods block; they are called in threads. Who may call them is judged in `people.py`.
 """
 
 from __future__ import annotations

@@ -4,20 +4,16 @@
 they are added; a tool whose definition turns out to be unusable is quarantined with the reason and the rest works. The
 catalog refuses two tools of one name (CatalogError) and a name that does not exist for this caller (ToolNotFound).
 
-A name that begins with a word of RESERVED and a colon (`prompt:daily`, `client:ask`) is no tool to anybody who lists or
-searches: it is what Forge itself calls on behalf of somebody, and only the callers named there reach it.
+A name that begins with a word of RESERVED and a colon (`prompt:daily`, `client:ask`) is never listed or found by a
+search: Forge itself calls it on behalf of somebody, and only the callers named there reach it.
 
 `tool_definitions` writes definitions the way models and clients read them: Anthropic, OpenAI and MCP formats. Keys come
 in one fixed order and schemas as the tool declares them, so that equal tools give equal bytes: a changed byte costs a
 model's prompt cache. Raises ToolDefinitionError for a tool that cannot be offered; `definition_problem` and
 `schema_problem` test that before a model or a client sees the tool.
 
-Tools whose source changes while a session runs: folders of user tools, MCP servers, tool modules.
-
-A `ToolSource` looks at its source in `refresh` and returns what that changed for its worker. `CatalogSync` applies a
-change to a catalog: it adds, replaces and removes the tools of one source, keeps names out with the reason a caller is
-told, and puts a built-in tool back when the tool that replaced it goes. Tools that left go first. `on_placed` is called
-before the new ones are added, so that what a config says of a tool counts from its first call on.
+A `ToolSource` changes while a session runs: folders of user tools, MCP servers, tool modules. Its `refresh` returns
+what changed for its worker, and `CatalogSync` applies that to the catalog.
 """
 
 from __future__ import annotations
@@ -479,6 +475,11 @@ class KeptOut:
 
 
 class CatalogSync:
+    """Applies the changes of one source to a catalog: adds, replaces and removes its tools, keeps names out with the
+    reason a caller is told, and puts a built-in tool back when the tool that replaced it goes. Tools that left go
+    first. `on_placed` is called before the new ones are added, so that what a config says of a tool counts from its
+    first call on."""
+
     def __init__(
         self,
         catalog: Catalog,

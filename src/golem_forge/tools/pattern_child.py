@@ -15,15 +15,6 @@ order has `{pattern, ignore_case, seconds, memory}` and the keys of one search:
 
 Threat: while the tree is walked another process changes it. Nothing here opens a path of more than one component or
 follows a link, so whatever is put in the way, the walk stays below the directory it was handed.
-
-`.gitignore` files are read as ripgrep reads them: the nearest one that says anything decides, in it the last line that
-matches; a line that cannot be understood is skipped. To what git knows come `{a,b}`, and a `[` that is never closed
-stands for itself. An include glob without a slash is about the name, else about the path from where the search began; a
-leading `!` turns it round, a trailing slash means everything below.
-
-The text of files is UTF-8, or UTF-16 with a mark; lines end at LF. A file with a NUL byte near its beginning is binary
-and has no lines. One further on is a character like others, only that a walk through a tree takes it for a line's end
-while it chooses files: what ripgrep can do without keeping a binary file's endless line in memory.
 """
 
 from __future__ import annotations
@@ -335,6 +326,10 @@ def _with_marks(glob: str) -> str:
 
 
 class GitIgnoreFile:
+    """One `.gitignore` file, read as ripgrep reads it: the nearest file that says anything decides, in it the last line
+    that matches; a line that cannot be understood is skipped. To what git knows come `{a,b}`, and a `[` that is never
+    closed stands for itself."""
+
     def __init__(self, text: str, depth: int, above: GitIgnoreFile | None = None) -> None:
         """`depth`: how many components of a path lead to the directory that the file is in."""
         lines = reversed(text.removeprefix("\ufeff").split("\n"))
@@ -369,6 +364,9 @@ def _by_bytes(text: str) -> str:
 
 
 class IncludeGlob:
+    """A glob without a slash is about the name, else about the path from where the search began; a leading `!` turns it
+    round, a trailing slash means everything below."""
+
     def __init__(self, glob: str, start: int) -> None:
         """`start`: how many components of a path lead to where the search began. Raises GlobError."""
         self._wanted = not glob.startswith("!")
@@ -404,6 +402,11 @@ def is_binary(sample: bytes) -> bool:
 
 
 class LineMatcher:
+    """The matching lines of a file. Text is UTF-8, or UTF-16 with a mark; lines end at LF. A file with a NUL byte near
+    its beginning is binary and has no lines. One further on is a character like others, only that a walk through a tree
+    takes it for a line's end while it chooses files: what ripgrep can do without keeping a binary file's endless line
+    in memory."""
+
     def __init__(self, pattern: str, ignore_case: bool) -> None:
         flags = re.IGNORECASE if ignore_case else 0
         self._line = re.compile(pattern, flags)

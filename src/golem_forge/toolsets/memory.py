@@ -32,7 +32,7 @@ from golem_forge.storage.home import LockTimeout, read_private, wait_for_lock, w
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.text import unified_diff, utc_text
+from golem_forge.toolsets.file_access import unified_diff, utc_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

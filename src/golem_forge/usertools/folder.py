@@ -1,30 +1,18 @@
-"""One tool folder on disk: read as bytes with a digest, its entrypoint, and written as a whole; and private directories
-for builds, tests and sockets.
+"""Tool folders on disk: read as bytes with a digest, written and swapped as a whole; and private directories for runs.
 
 `read_folder` takes a path and gives FolderFiles. Refuses (Unusable): `symlink` for any link, device, pipe or socket at
 any depth, `too_large` for more than 200 files or 50 MiB, `unreadable` for what cannot be read or whose name cannot be
-shown. What editors, version control and desktops leave behind (`is_ignored`) is no part of a tool: it is not read,
-hashed, shown or stored. Texts name files relative to the folder, never the host's paths. `find_entrypoint` names the
-program's file and its kind, and executes nothing. A `ToolEntry` is a valid folder as it was last read.
+shown. Texts name files relative to the folder, never the host's paths. `find_entrypoint` names the program's file and
+its kind, and executes nothing. A `ToolEntry` is a valid folder as it was last read. Threat: the author of a folder may
+go on writing while it is read. Only the bytes held here are hashed, shown and stored.
 
 `write_folder` writes new folders only. `stage_tool` writes checked files into a private folder below FORGE_HOME,
 outside `tools`, and reads them back; `install` renames it to a free name, `exchange` swaps it with the folder that is
-there.
+there. Threat: a process that may write at the target puts a link where a folder was just made. So every folder is held
+open and nothing is named by more than its last part. Threat: a crash in the middle (no refresh sees a part).
 
-Threat: the author of a folder may go on writing while it is read. Only the bytes held here are hashed, shown and
-stored. Threat: code behind an ignored name. It is in no snapshot, and only snapshots run: no entrypoint, import,
-package or bytecode is found there. Threat: a process that may write at the target puts a link where a folder was just
-made. So every folder is held open and nothing is named by more than its last part. Threat: a crash in the middle (no
-refresh sees a part).
-
-Private directories for builds, tests and sockets, walls around one of them, and a lock without a time limit.
-
-`scratch_walls` takes a directory and gives Walls whose only zone it is, writable, at `/<zone>`. These walls cannot be
-switched off: code runs there that nobody has approved for more, so without full walls nothing starts.
-`private_directory` makes a directory below FORGE_HOME/cache and removes it afterwards, whatever was done to it;
-`program_directory` does so where a program may have left a great deal. `file_lock` excludes tasks and processes alike,
-waits as long as a build takes without blocking the event loop, and is released when its holder is done, cancelled or
-gone.
+`private_directory` and `program_directory` give a directory to builds, tests and sockets, `scratch_walls` walls around
+one; `file_lock` excludes tasks and processes alike.
 """
 
 from __future__ import annotations
@@ -89,7 +77,9 @@ def scratch_walls(
     redactor: Redactor | None = None,
     report: ProbeReport | None = None,
 ) -> Walls:
-    """`report`: what is known of this machine already. Raises OSError if the directory cannot be opened."""
+    """Walls whose only zone is this directory, writable, at `/<zone>`. They cannot be switched off: code runs there
+    that nobody has approved for more, so without full walls nothing starts. `report`: what is known of this machine
+    already. Raises OSError if the directory cannot be opened."""
     spec = ZoneSpec(
         name=zone,
         path=directory,
@@ -115,7 +105,7 @@ def scratch_walls(
 
 @contextlib.contextmanager
 def private_directory(home: ForgeHome, purpose: str) -> Iterator[Path]:
-    """A new directory for its owner alone, gone afterwards."""
+    """A new directory below FORGE_HOME/cache for its owner alone, removed afterwards, whatever was done to it."""
     with held_directory(home.ensure("cache", purpose), after_s=_ABANDONED_S) as (made, inner):
         try:
             yield inner
@@ -191,6 +181,8 @@ _POLL_S: Final = 0.02
 
 @contextlib.asynccontextmanager
 async def file_lock(file: Path) -> AsyncIterator[None]:
+    """Waits as long as a build takes without blocking the event loop. Released when its holder is done, cancelled or
+    gone."""
     handle = open_lock(file)
     try:
         while not try_lock(handle):  # noqa: ASYNC110 - nobody is told when a lock gets free
@@ -270,8 +262,10 @@ _IGNORED: Final = regex(
 
 
 def is_ignored(name: str) -> bool:
-    """Whether a file or folder of that name, without what is above it, is no part of a tool.
-    docs/guides/user-tools.md lists them."""
+    """Whether a file or folder of that name, without what is above it, is no part of a tool: left behind by an editor,
+    version control or a desktop, it is not read, hashed, shown or stored. docs/guides/user-tools.md lists them. Threat:
+    code behind an ignored name. It is in no snapshot, and only snapshots run: no entrypoint, import, package or
+    bytecode is found there."""
     return _IGNORED.fullmatch(name) is not None
 
 

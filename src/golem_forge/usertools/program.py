@@ -1,19 +1,12 @@
-"""One program of `run_code`, from its text to its result.
+"""A program of `run_code`: planned, run in read-only walls, and served the tool calls that it makes.
 
 `plan_program` refuses, before anybody is asked, a program inside another tool's call and a machine without full walls;
 its effects are reads of the worker's zones. The run starts Forge's own Python in walls in which every zone is
-read-only, with the socket through which it calls tools (`ProgramCallServer`). Its time stops while a question about
-one of its calls is open. The result is what it printed, what it gave to `answer`, and a line for each tool it called.
+read-only, with the socket through which it calls tools (`ProgramCallServer`). Its time stops while a question about one
+of its calls is open. The result is what it printed, what it gave to `answer`, and a line for each tool it called.
 
 Threat: the text is a model's, or somebody's who talked it into it. It gets nothing that a walled command would not get,
 and every effect of it is a call that the path judges. It is never run a second time by Forge.
-
-ProgramCallServer: the socket of one running program (`run_code`). What it may call is what its worker's model may.
-
-Each request is a call on the one path, with the program's own call as its parent. Refused, and recorded: more than
-`max_calls`, and a name that only Forge itself calls (`client:…`). Modes, blocks and zones are the path's business: a
-manual tool is not found and a blocked one is denied, whoever names it. A person who ends the turn at one of its
-questions ends the program (`stopped`). It counts what was called, and keeps the last value given to `answer`.
 """
 
 from __future__ import annotations
@@ -43,10 +36,10 @@ from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.tool import Tool
 from golem_forge.usertools.build.python import ISOLATED_FLAGS, own_interpreter
-from golem_forge.usertools.code_toolset import RUN_CODE
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ProgramKind, ToolProgram
 from golem_forge.usertools.manifest import ToolManifest
+from golem_forge.usertools.native_tools import RUN_CODE
 from golem_forge.usertools.run.access import ToolAccess, tool_access
 from golem_forge.usertools.run.call_server import (
     CallRequest,
@@ -74,6 +67,15 @@ class CallCount:
 
 
 class ProgramCallServer(SessionCallServer):
+    """The socket of one running program, which may call what its worker's model may. Each request is a call on the one
+    path, with the program's own call as its parent.
+
+    Refused, and recorded: more than `max_calls`, and a name that only Forge itself calls (`client:…`). Modes, blocks
+    and zones are the path's business: a manual tool is not found and a blocked one is denied, whoever names it. A
+    person who ends the turn at one of its questions ends the program (`stopped`). It counts what was called, and keeps
+    the last value given to `answer`.
+    """
+
     def __init__(self, ctx: ToolContext, code: str, max_calls: int) -> None:
         super().__init__(ctx, Level.FULL, max_calls)
         self.counts: dict[str, CallCount] = {}

@@ -20,7 +20,7 @@ from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.config.yaml_file import parse_yaml
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox.walls import landlock
-from golem_forge.sandbox.walls.denials import MOST_DENIALS, blocked_line, find_denials
+from golem_forge.sandbox.walls.denials import MOST_DENIALS, blocked_line, find_denials, way_line
 from golem_forge.sandbox.walls.model import Level, PlannedZone, ProbeReport, RefusalReason, Restriction, WallPlan
 
 WORK = PlannedZone(
@@ -259,6 +259,7 @@ def test_a_socket_is_not_proposed_to_be_opened() -> None:
     [one] = find_denials(plan, "nc: agent.sock: Permission denied")
     assert (one["kind"], one["target"]) == ("path", "/workspace/agent.sock")
     assert "Nothing lifts this one" in one["widen"] and "rules.yaml" not in one["widen"]
+    assert way_line([one]).startswith("Nothing lifts this one")  # no person can
 
 
 def test_a_directory_shown_inside_a_private_one_can_be_read_and_not_changed() -> None:

@@ -1,5 +1,5 @@
-"""What a person reads before they approve a server or a changed tool definition, and checks on text that a server
-wrote.
+"""The text that a person reads before they approve a server or a changed tool definition, and checks on a server's
+text.
 
 `server_card` describes a server from its config; `server_diff` shows what changed since the last approval;
 `approved_description` is the part of a config that is stored with an approval. Values of variables and headers may be
@@ -11,14 +11,12 @@ Threat: a config that steers the terminal, imitates lines of the card, hides a v
 is so long that the lines about its access are cut. Diffs take quadratic time and the server wrote both texts: equal
 beginnings and ends are skipped, and above a fixed amount of work the rest is shown as one change.
 
-`hidden_in` names the first hidden character of a text; `hidden_in_schema` and `hidden_in_json` also say where it is,
-because all of a schema goes to the model. An empty string means that there is none. `display_text` escapes hidden
-characters and cuts a text at a byte limit.
-
-Threat: instructions in tag characters, bidi controls, escape sequences in a description, and bytes encoded as rows of
-variation selectors or zero-width characters. One or two of those are normal in scripts and emoji; three in a row are
-not. In a schema's data (names, `default`, `enum`, `pattern`) ASCII control characters are allowed, since JSON escapes
-them visibly; in titles and descriptions they are not.
+`hidden_in`, `hidden_in_schema` and `hidden_in_json` name the first hidden character of a text, and where it is;
+`display_text` escapes hidden characters and cuts a text at a byte limit. Threat: instructions in tag characters, bidi
+controls, escape sequences in a description, and bytes encoded as rows of variation selectors or zero-width characters.
+One or two of those are normal in scripts and emoji; three in a row are not. In a schema's data (names, `default`,
+`enum`, `pattern`) ASCII control characters are allowed, since JSON escapes them visibly; in titles and descriptions
+they are not.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Takes a spec with expanded values; gives the SDK's two streams. Refuses an addre
 loopback before anything is sent. Whatever happens to a request is returned to the SDK as an answer to that request and
 noted in its caller's Delivery: an exception would end every call of the connection. A redirect is followed only within
 the server's own origin and with the same method; headers and tokens go nowhere else, and the error names where it would
-have led. A session id that could not be sent back is refused. The user's proxies and
-certificates are used, but never a proxy for loopback. Address, headers and limits are parsed once, not per message.
+have led. A session id that could not be sent back is refused. The user's proxies and certificates are used, but never a
+proxy for loopback. Address, headers and limits are parsed once, not per message.
 
 Threat: answers of any size, also compressed (16 MiB at most, per event of a stream too); a server that hangs up and
 asks to be called again (a stream is opened once a second at most); a goodbye that is never answered (0.5 s); logs that

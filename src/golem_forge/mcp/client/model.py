@@ -1,5 +1,4 @@
-"""Plain data of the MCP client: a server's state, its tools as it defines them, its manifest, the names of its
-tools, and the hooks that the pool is given.
+"""The records of the MCP client: states of servers, manifests, tools as a server defines them, their names, and hooks.
 
 `ServerState` is never `ready` for a server that has not answered. `ServerManifest` holds what a server said of itself
 when it was last asked: definitions only, no results. `tool_names` gives every tool the name that callers use:
@@ -9,7 +8,7 @@ tools alone, never on their order. Raw names go on the wire; rules and pins use 
 Threat: two tools with one name (a call that was judged for one would run the other), a server that gives its tool the
 name of another server's tool, or that searches for two tools with equal short hashes.
 
-Hooks are callables that the pool needs from the layers above and may not import. `agent`, tests or an embedder fill
+`Hooks` are callables that the pool needs from the layers above and may not import; `agent`, tests or an embedder fill
 them. Every default fails closed: without a person to ask, nothing is approved.
 """
 

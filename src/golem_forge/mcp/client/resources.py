@@ -1,23 +1,19 @@
 """Resources and prompts of the worker's MCP servers: the toolset `mcp_resources`, and prompts as slash commands.
 
-All three tools of the toolset are readers.
+All three tools of the toolset only read. Planning names every server that would be asked (`net mcp://<server>`): a
+trusted server is read without asking, any other asks. A server that the worker does not have is not found. One failing
+server never fails a list of all. Binary parts are stored as base64 lines and named by handle, type and size; secrets
+are removed first. `ResourceCache` keeps answers in memory no longer than the server's `ttlMs`; equal requests in flight
+share one.
 
-Planning names every server that would be asked (`net mcp://<server>`): a trusted server is read without asking, any
-other asks. A server that the worker does not have is not found. One failing server never fails a list of all. Binary
-parts are stored as base64 lines and named by handle, type and size; secrets are removed first. `ResourceCache` keeps
-answers in memory no longer than the server's `ttlMs`; equal requests in flight share one.
+`prompt_commands` gives the prompts of servers as commands `/<server>__<prompt>`, `prompt_text` the text of an answer;
+an unusable entry is left out and does not affect others. `passing_tools` are the reserved tools by which `forge mcp
+serve` passes prompts and completion on, on the one path: a server that is not trusted asks first, as for its resources.
 
 Threat: a server whose list never ends, an entry that claims to be another server's, and a server that sends much and
 says that it stays true for ever: number, size and time of cached answers are bounded.
-
-Prompts of servers as slash commands `/<server>__<prompt>`: names, arguments, and the text that comes back.
-
-Takes raw entries and raw results; gives plain data and text. An unusable entry is left out and does not affect others.
-`passing_tools` are the reserved tools by which `forge mcp serve` passes prompts and completion on, on the one path:
-a server that is not trusted asks first, as for its resources.
-
-Threat: a prompt is a stranger's text in a person's input line. The text begins with its server's name, hidden
-characters are escaped, and its length is bounded; the person reads it before sending it.
+Threat: a prompt is a stranger's text in a person's input line. It begins with its server's name, hidden characters are
+escaped, and its length is bounded; the person reads it before sending it.
 """
 
 from __future__ import annotations

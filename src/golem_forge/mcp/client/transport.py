@@ -1,5 +1,5 @@
-"""How messages reach a server: opening a transport, errors that may be shown, what became of each request, and the live
-connection (`Link`).
+"""Transports to MCP servers: opening one, its errors, what became of each request, and the live connection
+(ServerLink).
 
 `TransportOpener.open` takes a spec and returns a transport for the SDK that is ready but not entered, and access to its
 stderr. Environment values are expanded here and nowhere else. It raises ForgeError for an unset variable, a zone that
@@ -12,18 +12,10 @@ processed:
 - stdio: not one byte of the request's line was written. A line that was written in part counts as sent.
 - HTTP: no connection was made, the server answered 404 or 410 to the session's id, or it only named another address.
 
-One live connection as callers use it: sends requests raw and returns the answers unchanged.
-
-A caller gets exactly one of: the result (a plain dict), `ErrorResponse` (the server refused), `ResponseLost` (no answer
-will come and the call may have run), `Unprocessed` (it certainly did not run), or a TransportError with more detail.
-Which of the last three it is rests on the transport's own Delivery, not on the server's word.
-
-`WatchedDispatcher` wraps the SDK's JSON-RPC dispatcher: it notes the end of the connection, passes notifications on in
-order without a task for each, and bounds the requests a server may have open. `paced` applies backpressure: reading
-stops while too many answers to the server's own requests wait to be written.
-
-Threat: a server that floods us with notifications or requests, or asks without end and never reads. It may cost time,
-never memory.
+`ServerLink` sends requests raw and returns the answers unchanged. `WatchedDispatcher` wraps the SDK's JSON-RPC
+dispatcher; `paced` applies backpressure: reading stops while too many answers to the server's own requests wait to be
+written. Threat: a server that floods us with notifications or requests, or asks without end and never reads. It may
+cost time, never memory.
 """
 
 from __future__ import annotations
@@ -253,6 +245,11 @@ class Unprocessed(Unanswered):
 
 
 class ServerLink:
+    """One live connection. A caller gets exactly one of: the result (a plain dict), `ErrorResponse` (the server
+    refused), `ResponseLost` (no answer will come and the call may have run), `Unprocessed` (it certainly did not run),
+    or a TransportError with more detail. Which of the last three it is rests on the transport's own Delivery, not on
+    the server's word."""
+
     def __init__(
         self,
         server: str,
@@ -350,6 +347,9 @@ OnNotification = Callable[[str, Mapping[str, Any]], None]
 
 
 class WatchedDispatcher:
+    """The SDK's dispatcher, watched: notes the end of the connection, passes notifications on in order without a task
+    for each, and bounds the requests a server may have open."""
+
     def __init__(self, inner: sdk.JSONRPCDispatcher[Any], noticed: OnNotification) -> None:
         self._inner = inner
         self._noticed = noticed

@@ -1,20 +1,16 @@
-"""Which client a request belongs to, what each client has under way, and the tools that clients see.
+"""Clients of `forge mcp serve`: which client a request belongs to, what it has under way, and the tools it sees.
 
 With the handshake protocol a client is one connection; on 2026-07-28 it is one token, or the process at the other end
 of stdio. `ClientRegistry` makes a Client at its first request. A client goes when its connection closes, its token is
 revoked or the server ends, and all its calls end with it. Calls, suspended calls and listed outputs are bounded.
 
+`ExportedToolList` has the offered tools as MCP definitions, built once for each state of the catalog. Annotations are
+derived from what a tool can do, not from what its author or server says: what is not known to be harmless counts as
+destructive and open. A proxied server's own hints can only add a warning.
+
 `StateTokens` issues the state that a client carries between two requests of one call: an opaque text bound to that call
-and client, valid once and for ten minutes, signed with a random key of this process. A text that was not signed by this
-server raises InvalidStateToken.
-
-Threat: a client that answers for another call or client, twice, or after the person has long gone.
-
-The exported tools as clients read them, built once for each state of the catalog.
-
-Takes the offered tools; gives their MCP definitions and their input schemas by name. Annotations are derived from what
-a tool can do, not from what its author or server says: what is not known to be harmless counts as destructive and open.
-A proxied server's own hints can only add a warning.
+and client, valid once and for ten minutes, signed with a random key of this process. Threat: a client that answers for
+another call or client, twice, or after the person has long gone.
 """
 
 from __future__ import annotations

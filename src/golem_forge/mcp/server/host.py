@@ -1,23 +1,17 @@
-"""The session behind `forge mcp serve` as the server needs it, one call of a client, and how its user is
-asked. Implemented by `agent` and tests.
+"""ServingHost: the session behind `forge mcp serve` as the server needs it, with a client's calls and approvals.
 
 The server speaks the protocol and keeps connections; what a client asks for is done by its ClientHandle on the one
-path. A ClientHandle is one client's scope: its own memory of approvals, its own outputs, the worker's tools.
+path. A ClientHandle is one client's scope: its own memory of approvals, its own outputs, the worker's tools. `agent`
+implements both, and so do tests.
 
-`ServedCall` runs in its own task, from the request to its Outcome. It ends, or a question comes up that the client must
-answer (an approval, a form of a proxied server, a form, a model's answer or the roots that a tool asks for): `next`
-returns whichever comes first. With the handshake protocol the question is sent while the request stays open; on
-2026-07-28 the request is answered with all that are open (`settled`), the call is suspended and a later request
-continues it.
+`ServedCall` runs in its own task, from the request to its Outcome. A question that the client must answer may come up
+(an approval, a form of a proxied server, a form, a model's answer or the roots that a tool asks for): `next` returns
+the question or the Outcome, whichever comes first. With the handshake protocol the question is sent while the request
+stays open; on 2026-07-28 the request is answered with all that are open (`settled`), the call is suspended and a later
+request continues it.
 
 Threat: a client may leave at any moment, answer twice or never. A question is answered once, by `cancel` after its
 timeout, and ending a call ends its questions.
-
-ClientApproval: an `ask` becomes a form that the client's user answers. One per client, with that client's memory.
-
-Unlike a session's own controller it never lets two calls share a question: an answer counts for its call alone, and
-`session` keeps that exact call for this client only, never as a rule. A call that nobody can be asked about is denied
-with the text that says how to allow it. Silence and dismissal are neither a yes nor a denial by a person.
 """
 
 from __future__ import annotations
@@ -429,6 +423,13 @@ _FORM: Final[Mapping[str, Any]] = {
 
 
 class ClientApproval(ApprovalController):
+    """Turns an `ask` into a form that the client's user answers. One for each client, with that client's memory.
+
+    Unlike a session's own controller it never lets two calls share a question: an answer counts for its call alone, and
+    `session` keeps that exact call for this client only, never as a rule. Where nobody can be asked, the call is denied
+    with the text that says how to allow it. Silence and dismissal are neither a yes nor a denial by a person.
+    """
+
     def __init__(self, mode: ApprovalMode, calls: ServedCalls, timeout: float | None = None) -> None:
         """`timeout`: seconds a question stays open, if that is less than a client has anyway."""
         super().__init__(mode, _never_called)

@@ -1,22 +1,19 @@
-"""What a client reads besides tools: resources of zones, of the program, of proxied servers, its own outputs, and
-prompts.
+"""Resources and prompts that `forge mcp serve` offers: of zones, of the program, of proxied servers, a client's
+outputs.
 
 `forge://zone/<zone>/<path>` and `forge://mcp/<server>/<percent-encoded uri>` are read with the tools that a model would
 use, `notes://today` of the program's own (`@resource`) with its function, all on the one path, so policy and journal
 apply. `forge://output/<handle>` returns what was cut from a client's own results, to that client only: up to 12 MiB
 whole, in parts of at most 4 MiB, and with `?offset=BYTE&length=BYTES` a range of it, whatever its size. A range has the
-characters that begin in it, so that ranges side by side are the whole.
-Listed are a client's outputs, the program's resources, and those of proxied servers that may be listed unasked.
+characters that begin in it, so that ranges side by side are the whole. Listed are a client's outputs, the program's
+resources, and those of proxied servers that may be listed unasked.
 
-Threat: everything a client sends is hostile. Names, numbers and sizes are bounded; a client sees only its own.
+`PromptHandler` serves `prompts/list`, `prompts/get` and `completion/complete`: the program's own prompts (`@prompt`),
+and those of proxied servers as `<server>__<prompt>`; a name that both have is the program's. Completion comes from
+lists, functions or the server, and never asks anybody.
 
-Prompts and completion: `prompts/list`, `prompts/get` and `completion/complete`.
-
-The program's own prompts (`@prompt`), and those of proxied servers as `<server>__<prompt>`; a name that both have is
-the program's. Completion of the arguments of prompts and resource templates comes from lists, functions or the server,
-and never asks anybody.
-
-Threat: everything a client sends is hostile, and so is what a proxied server answers. Names and numbers are bounded.
+Threat: everything a client sends is hostile, and so is what a proxied server answers. Names, numbers and sizes are
+bounded; a client sees only its own.
 """
 
 from __future__ import annotations

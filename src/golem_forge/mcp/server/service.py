@@ -1,17 +1,14 @@
-"""One host behind one SDK server, for both protocol generations and any transport.
+"""The MCP server of `forge mcp serve`: one host behind one SDK server, for both protocol generations and any transport.
 
 Takes a ServingHost; gives the SDK's server with our handlers. Tools, resources, prompts, completion and logging are
 declared; tasks are not. `running` watches the lists and ends every client's calls at its end. `Announcer` checks the
 lists of tools and prompts twice a second (user tools change on disk, proxied ones in their servers) and notifies
 clients within two seconds, only of changes they can see; a client that does not read delays nobody.
 
-Subscriptions: clients are told that a resource changed, and read it again.
-
-Files in zones are looked at while anybody is subscribed, the program says it itself (`ctx.resource_updated`), servers
-announce theirs. Whoever subscribes must be allowed to read. With the handshake protocol a connection subscribes URI by
-URI; on 2026-07-28 a `subscriptions/listen` stream names them.
-
-Threat: a client that subscribes without end, or that reads nothing: numbers are bounded, and nobody waits for it.
+`SubscriptionHandler` tells clients that a resource changed, and they read it again. Files in zones are looked at while
+anybody is subscribed, the program says it itself (`ctx.resource_updated`), servers announce theirs. Whoever subscribes
+must be allowed to read. Threat: a client that subscribes without end, or that reads nothing: numbers are bounded, and
+nobody waits for it.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""RuleBook: the rules in force right now, from every origin, read again when a file changes.
+"""RuleBook: the rules in force right now, from every origin, and how often calls met each of them.
 
 `evaluate` says what the rules think of one call. Files are looked at before each call that has effects (`expire`), and
 before the others at most every 20 ms: an edit or a revoke acts on the next call. A file that is broken when the book is
 opened raises ConfigError; one that breaks later makes `current` raise RulesUnusable until it is repaired: rules nobody
 can read may forbid this call.
 
-How often calls met a rule, and when last, from the decisions in the journals.
-
-A journal only grows, and most of them have ended: what one said is remembered by its size and time of change, so that a
-second look reads only the journals that went on since.
+`rule_usage` counts from the decisions in the journals. A journal only grows, and most of them have ended: the counts of
+one are cached by its size and time of change, so that a second look reads only the journals that went on since.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Loading rules: from YAML to checked Rules, or every problem with file, line, rule id and example.
+"""Rules read from YAML: checked Rules, or every problem with file, line, rule id and example.
 
 `parse_rules` takes a file's text and its origin (which decides what it may contain). Refused besides unknown keys: a
 preApproved rule for the shell tools, `accept` where it could loosen too much, `blocked` without a reason, a path that
 names no zone, a host that is not one, and any rule that its own examples contradict.
 
-A rule's examples: each `match` must match the rule alone, each `not_match` must not. Commands are given as text or as a
-list of words, tools as an object of arguments, MCP tools as `server/tool`.
-
-The keys that belong to one kind of rule (token patterns, argument tests, path globs, MCP names, hosts), and the
-scope.
-
-`own_parts` gives the fields of a Rule for one kind; what did not pass is not there, and its problem is told.
+`own_parts` reads the keys that belong to one kind of rule (token patterns, argument tests, path globs, MCP names,
+hosts); what did not pass is not there, and its problem is told. `read_scope` reads the scope. In a rule's examples each
+`match` must match the rule alone, each `not_match` must not. Commands are given as text or as a list of words, tools as
+an object of arguments, MCP tools as `server/tool`.
 """
 
 from __future__ import annotations

@@ -248,12 +248,20 @@ class PersonRepository:
         known = (one.subsection for one in self.settings if one.section == "remote" and one.key in ("url", "pushurl"))
         return sorted({name for name in known if name})
 
+    def _no_remote(self, name: str) -> str:
+        known = ", ".join(map(_quoted, self.names()[:10]))
+        if known:
+            return f"There is no remote {_quoted(name)} in the repository's config. Remotes: {known}."
+        return (
+            f"This repository has no remotes: name an https or ssh address in place of {_quoted(name)}. In a clone "
+            "that Forge made for a session a commit is enough: `forge apply` brings it to the user's checkout."
+        )
+
     def remote(self, name: str) -> GitRemote:
         """`name`: of a remote, or an address. Raises RemoteRefused."""
         if name not in self.names():
             if not is_remote_address(name):
-                known = ", ".join(map(_quoted, self.names()[:10])) or "none"
-                raise RemoteRefused(f"There is no remote {_quoted(name)} in the repository's config. Remotes: {known}.")
+                raise RemoteRefused(self._no_remote(name))
             if read_address(name).secrets:
                 raise RemoteRefused("The address holds a password or token; give it without, and set up a helper.")
             return GitRemote(name="", urls=(name,))

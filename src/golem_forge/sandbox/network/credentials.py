@@ -109,6 +109,8 @@ class HeaderCredentials:
         self._entries = tuple(entries)
         self._told = told
         self._requests = 0
+        self._tunnels: dict[str, None] = {}
+        self._used: set[str] = set()
         self._values: dict[HostCredential, str] = {}
         self._redactor = Redactor()
         for entry in entries:
@@ -124,6 +126,16 @@ class HeaderCredentials:
 
     def has(self, host: str) -> bool:
         return any(entry.host == host for entry in self._entries)
+
+    def tunnelled(self, host: str) -> None:
+        """The child speaks TLS to this host by itself."""
+        if self.has(host):
+            self._tunnels[host] = None
+
+    @property
+    def passed_by(self) -> tuple[str, ...]:
+        """Hosts that the child reached by tunnels alone, into which nothing is put."""
+        return tuple(host for host in self._tunnels if host not in self._used)
 
     def prepare(self, host: str, method: str, target: str, headers: Headers, *, minor: str) -> OutgoingRequest:
         """`target`: path and query as the child wrote them; `minor`: of its HTTP version."""
@@ -166,6 +178,7 @@ class HeaderCredentials:
         try:
             if use is not None:
                 self._told(use)
+                self._used.add(use.host)
         except Exception:
             raise Refused(HTTPStatus.BAD_GATEWAY, "The use of a credential could not be recorded.") from None
 

@@ -1,25 +1,17 @@
-"""SessionLoopback: a network namespace with a loopback and nothing else, which commands of one session share; and
-single ports of the host's own.
+"""The loopback of a session: a network namespace that its commands share, and single ports of the host's own loopback.
 
-Held by descriptors, without a process. `make_loopback` lets bubblewrap make it, so that it is made by the one program
-that a machine's profile allows namespaces to, and tries once whether a command can join it. `hold` gives the words that
-go before those of bubblewrap: nsenter enters the owning user namespace and then this one. Raises LoopbackUnavailable
-with the reason where the system refuses; each command then has a loopback of its own, as without this.
-
-`connect` reaches a server in there from this process, by sockets that were opened inside; `listening` says who listens.
-`SessionLoopbacks` is a part of the session: one namespace for each set of zones, made with the first command.
+`SessionLoopback` is a network namespace with a loopback and nothing else, held by descriptors, without a process.
+`make_loopback` lets bubblewrap make it, because a machine's profile may allow namespaces to that program alone, and
+tries once whether a command can join it. It raises LoopbackUnavailable with the reason where the system refuses; each
+command then has a loopback of its own. `hold` gives the words that go before those of bubblewrap: nsenter enters the
+owning user namespace and then this one. `connect` reaches a server in there from this process, by sockets that were
+opened inside; `listening` says who listens. `SessionLoopbacks` is a part of the session: one namespace for each set of
+zones, made with the first command.
 
 Threats: a descriptor of the namespace that reaches a child would be power over everything in it, so nsenter opens it
 through Forge's own /proc entry and nothing is inherited. A number that is closed and used again could lead a command
 into another session, so each start holds descriptors of its own until its command runs. The namespace is made without
 `--disable-userns`, because each command's own user namespace lies below it; theirs cannot have further ones.
-
-HostServices: single ports of this machine's own loopback, reachable at the same address in one call's namespace.
-
-Takes grants such as `localhost:5432` that a rule with `private: true` or a person allowed for this call. `serve_inside`
-opens a listening socket for each in the namespace of the call's process (WALLS_UNAVAILABLE if the system refuses: the
-command must not start then) and passes its connections on, TCP only, to exactly that port. Each connection is told to
-`reached` before it is made, for the journal. `close` ends all of them.
 """
 
 from __future__ import annotations
@@ -59,6 +51,14 @@ _ADDRESSES: Final = ("127.0.0.1", "::1")
 
 
 class HostServices:
+    """Single ports of this machine's own loopback, reachable at the same address in one call's namespace.
+
+    Takes grants such as `localhost:5432` that a rule with `private: true` or a person allowed for this call.
+    `serve_inside` opens a listening socket for each in the namespace of the call's process (WALLS_UNAVAILABLE if the
+    system refuses: the command must not start then) and passes its connections on, TCP only, to exactly that port. Each
+    connection is told to `reached` before it is made, for the journal. `close` ends all of them.
+    """
+
     def __init__(self, grants: Sequence[HostGrant], reached: Callable[[HostGrant], None]) -> None:
         self._grants = tuple(grants)
         self._forwards = [

@@ -132,6 +132,11 @@ class HostProxy:
         """`{host, port, why}` for each target that was refused, in order, each once."""
         return tuple({"host": host, "port": port, "why": why} for host, port, why in self._refused)
 
+    @property
+    def passed_by(self) -> tuple[str, ...]:
+        """See HeaderCredentials."""
+        return self._credentials.passed_by if self._credentials is not None else ()
+
     async def serve(self, listener: socket.socket) -> None:
         """Answers on this socket from now on, and owns it."""
         listener.setblocking(False)
@@ -188,6 +193,8 @@ class HostProxy:
             raise _ProxyAnswer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
         try:
             if request.forward is None:
+                if self._credentials is not None:
+                    self._credentials.tunnelled(request.host)
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 far_writer.write(request.forward)

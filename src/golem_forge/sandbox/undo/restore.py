@@ -1,4 +1,4 @@
-"""Bringing back what calls changed: which paths, to which states, and the steps on disk.
+"""Undo: which paths are brought back, to which states, the steps on disk, and the care of undo stores between calls.
 
 `preview` says what an undo would do to each path and why it would leave one alone; `restore` does it. Changes of
 several calls become one step for each path: from what stands there now to what stood there before the first of them.
@@ -8,16 +8,11 @@ several calls become one step for each path: from what stands there now to what 
     a path that others may have changed                     shown, left alone, unless `also` names it
     a state that was not kept                               cannot be brought back
 
-A restore is written to the store first, as a whole, and then done step by step; each step looks at what stands there.
-A process that is killed in the middle leaves the rest to `finish_restores`, which the next session calls: a path is in
-its old state or in its new one, and no path that somebody changed meanwhile is touched. Threat: links and directories
-that are exchanged while it runs; every path is opened below the zone's handle, and a file takes its place by a rename.
-
-What is done with undo stores between calls: after a crash, with age, and when a session is deleted.
-
-`recover` finishes a restore that was cut short and closes calls whose process was killed: what they changed is in their
-session's log then, as of any other call. `prune` forgets sessions that are older than `undo.keep`, and the oldest ones
-beyond `undo.max_disk`, never one that runs. Neither touches a file of a zone that a restore does not name.
+A restore is written to the store first, as a whole, and then done step by step; each step looks at what stands there. A
+process that is killed in the middle leaves the rest to `finish_restores`, which the next session calls (`recover`): a
+path is in its old state or in its new one, and no path that somebody changed meanwhile is touched. Threat: links and
+directories that are exchanged while it runs; every path is opened below the zone's handle, and a file takes its place
+by a rename.
 """
 
 from __future__ import annotations
@@ -497,13 +492,17 @@ def _rename_to_free_place(directory: int, old: str, new: str) -> None:
         raise
 
 
+# --- after a crash, and with age
+
 _PRUNED: Final = "pruned"
 _PRUNE_EVERY_S: Final = 3_600.0
 CUT_SHORT: Final = "Forge was ended while it ran"
 
 
 def recover(home: Path, sandbox: Sandbox, settings: UndoSettings) -> list[str]:
-    """Call it when a session begins, before anything else changes files. What there is to tell, a line each."""
+    """Finishes a restore that was cut short and closes calls whose process was killed: what they changed is in their
+    session's log then, as of any other call. Touches no file that a restore does not name. Call it when a session
+    begins, before anything else changes files. Gives what there is to tell, a line each."""
     said: list[str] = []
     for zone in sandbox.zones.values():
         if zone.mode is not AccessMode.RW or not is_busy(zone_folder(home, outer_host(zone))):
@@ -531,7 +530,8 @@ def recover(home: Path, sandbox: Sandbox, settings: UndoSettings) -> list[str]:
 
 
 def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> None:
-    """At most once an hour, unless `now` is given."""
+    """Forgets sessions that are older than `undo.keep`, and the oldest ones beyond `undo.max_disk`, never one that
+    runs. Touches no file of a zone. At most once an hour, unless `now` is given."""
     stamp = home / FOLDER / _PRUNED
     clock = time.time() if now is None else now
     with contextlib.suppress(OSError):

@@ -1,25 +1,10 @@
 """Caches that children write and that stay: a HOME for one server, Python's bytecode, and the `~/.cache` of commands.
 
-`kept_home` returns a real host path, made 0700 where it was missing. Refuses (WALLS_UNAVAILABLE) what is not a
-directory of this user's own. Threat: whoever ran in there left what it liked, links above all; so no link is
-followed here and nothing is written through one.
+`kept_home`, BytecodeCache and PackageCache each give a real host directory, made 0700 where it was missing. A cache
+belongs to one set of zones; an empty path means that this job has none. Each decides which jobs may use it.
 
-BytecodeCache gives each set of zones one directory for bytecode. Threat: bytecode in a zone would run outside the
-walls with the user's next `python`, unseen by git; so children write it here, where only children of the same zones
-find it. They can poison it for each other, and that must give no child more than the poisoner had: a job that may
-do more than an ordinary command (reach hosts, read a secret, be a tool with files of its own) does not use it.
-
-PackageCache: the `~/.cache` of commands, kept for the next command of the same zones, and what leads programs there.
-
-`directory` gives a real host directory below FORGE_HOME/cache/commands, made 0700 where it was missing; empty: this job
-has none, and its `~/.cache` is gone with it. `look_after` keeps the bounds: of one cache by removing what no program
-used for longest, of all by removing those of zones that are gone and those not used for longest.
-
-Threat: whoever ran there left what it liked, and the next install of the same zones takes code from it. So a cache
-belongs to exactly one set of directories with the same rights to write: whoever can poison it can change the files of
-those zones, too, which the next install runs as well. It is not the person's own, no build of Forge's sees it, and a
-job that may read a secret does not use it. Nothing here is opened through a link. What is removed of a cache is removed
-whole (`~/.cache/uv`), never a file out of the middle: half a package would be installed without a word.
+Threat: whoever ran in there left what it liked, links above all. No link is followed here and nothing is written
+through one, and a poisoned cache must give no child more than the poisoner had.
 """
 
 from __future__ import annotations
@@ -57,7 +42,8 @@ def cache_directory(environ: Mapping[str, str], home: Path) -> Path:
 
 
 def kept_home(base: Path, *names: str) -> str:
-    """`names` below `base`: what is above them is the person's own affair, links included."""
+    """`names` below `base`: what is above them is the person's own affair, links included. Raises WALLS_UNAVAILABLE for
+    what is not a directory of this user's own."""
     try:
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         real = os.path.realpath(base)
@@ -140,7 +126,12 @@ _BYTECODE_KEPT: Final = 32
 
 
 class BytecodeCache:
-    """For one worker's walls."""
+    """One directory for bytecode for each set of zones; for one worker's walls.
+
+    Threat: bytecode in a zone would run outside the walls with the user's next `python`, unseen by git; so children
+    write it here, where only children of the same zones find it. They can poison it for each other, so a job that may
+    do more than an ordinary command (reach hosts, read a secret, be a tool with files of its own) does not use it.
+    """
 
     def __init__(self, cache: Path, forge_home: Path, zones: Sequence[Zone]) -> None:
         self._cache = cache
@@ -231,7 +222,14 @@ _LONGEST_RECORD: Final = 1 << 16
 
 
 class PackageCache:
-    """For one worker's walls."""
+    """The `~/.cache` of commands, kept below FORGE_HOME/cache/commands for the next command of the same zones; for one
+    worker's walls. Without one, a job's `~/.cache` is gone with the job. `look_after` keeps the bounds.
+
+    Threat: the next install of the same zones takes code from it. So a cache belongs to exactly one set of directories
+    with the same rights to write: whoever can poison it can change the files of those zones, too, which the next
+    install runs as well. It is not the person's own, no build of Forge's sees it, and a job that may read a secret does
+    not use it.
+    """
 
     def __init__(self, forge_home: Path, zones: Sequence[Zone]) -> None:
         self._forge_home = forge_home
@@ -279,7 +277,10 @@ def is_look_due(tree: str) -> bool:
 
 
 def look_after(tree: str) -> None:
-    """Keeps the bounds of the cache with this tree, and of all that lie beside it. Blocks: it looks at every file."""
+    """Keeps the bounds of the cache with this tree, and of all that lie beside it. Of one cache goes what no program
+    used for longest, always whole (`~/.cache/uv`), never a file out of the middle: half a package would be installed
+    without a word. Of all caches go those of zones that are gone and those not used for longest. Blocks: it looks at
+    every file."""
     own = os.path.dirname(tree)
     stamp = os.path.join(own, _LOOKED)
     with contextlib.suppress(OSError):

@@ -77,6 +77,10 @@ def find_denials(
     return tuple(found.values())
 
 
+_NOBODY: Final = "Nothing"
+"""How the way out begins where there is none that a person could open."""
+
+
 def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
     """`Blocked by the sandbox: write /workspace/.git/hooks/pre-commit (protected).`; empty if nothing was."""
     if not denials:
@@ -92,7 +96,8 @@ def way_line(denials: Sequence[Mapping[str, Any]]) -> str:
     if not ways:
         return ""
     more = f" ({len(ways) - 1} more in `denials`)" if len(ways) > 1 else ""
-    return f"A person can allow it, you cannot: {next(iter(ways))}{more}"
+    first = next(iter(ways))
+    return f"{first}{more}" if first.startswith(_NOBODY) else f"A person can allow it, you cannot: {first}{more}"
 
 
 def host_advice(denials: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -124,7 +129,7 @@ def _system_call(text: str, exit_code: int | None, number: int | None) -> Iterat
     dead = number == signal.SIGSYS
     told = exit_code == 128 + signal.SIGSYS and "Bad system call" in text[-WINDOW:]
     if dead or told:
-        widen = "Nothing lifts this one; run the program yourself, outside Forge."
+        widen = f"{_NOBODY} lifts this one; run the program yourself, outside Forge."
         yield _denial("syscall", "a system call", "make", "refused to every child", widen)
 
 
@@ -533,7 +538,7 @@ def widen_path(refusal: Refusal) -> str:
         # What is protected too stays read-only when it can be read.
         return f"{rule}; {_unprotect(refusal)}" if refusal.access is not Verb.READ and _protecting(refusal) else rule
     if refusal.why is RefusalReason.SEALED:
-        return "Nothing lifts this one; move it out of the zone, or make a directory readable for its owner."
+        return f"{_NOBODY} lifts this one; move it out of the zone, or make a directory readable for its owner."
     if refusal.why is RefusalReason.RULE:
         path = escape_control_chars(refusal.ruled or refusal.target)
         return f"rules.yaml: change or remove the path rule on {path} (`forge rules list` shows where it is written)"
@@ -551,8 +556,10 @@ def widen_path(refusal: Refusal) -> str:
         zone = f"forge.yaml: sandbox: {{zones: {{{refusal.zone}: {{mode: rw}}}}}}"
         return f"{zone} (also where a worker's file names it; unless its `approval` blocks)"
     directory = posixpath.dirname(refusal.target) or "/"
-    if directory.count("/") < 2 or directory.startswith(_SYSTEM_STARTS):
-        return "forge.yaml: name a directory of your own as a zone (sandbox.zones); those of the system stay closed"
+    if f"{directory}/".startswith(_SYSTEM_STARTS):
+        return f"{_NOBODY} opens this directory of the system; name a directory of your own as a zone (sandbox.zones)."
+    if directory.count("/") < 2:
+        return "forge.yaml: name a directory of your own as a zone (sandbox.zones)"
     if refusal.zone:
         return f"forge.yaml: name another directory as a zone (sandbox.zones): this one holds the zone /{refusal.zone}"
     if refusal.access is Verb.READ:

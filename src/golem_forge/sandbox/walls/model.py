@@ -1,16 +1,11 @@
 """The records of walls: what is asked for (Job), what this machine gives (Level, ProbeReport), what is refused
 (WallPlan).
 
-Everything in a Job was judged and approved before. A WallPlan is plain data: `refusal` says why a path, as the
-child sees it, cannot be read or changed; it never asks the disk, so what the plan refuses is what was mounted.
-PathRule is a path rule of policy as far as walls care; `is_masked` is the one answer for walls (which mask such
-paths) and for tools that walk trees (which skip them). Light: imported by policy, tools and toolsets.
-
-`ZoneCoverage`: which paths of a zone could not be brought back if a command changed them, and why.
-
-A zone is covered if everything in it is kept or can be made again by the tool that made it. What is neither is
-read-only for a command that runs without a question; where that takes too many mounts, the zone has a `problem` and
-its commands ask.
+Everything in a Job was judged and approved before. A WallPlan is plain data: `refusal` says why a path, as the child
+sees it, cannot be read or changed; it never asks the disk, so what the plan refuses is what was mounted. PathRule is a
+path rule of policy as far as walls care; `is_masked` is the one answer for walls (which mask such paths) and for tools
+that walk trees (which skip them). ZoneCoverage says which paths of a zone undo could not bring back. Light: imported by
+policy, tools and toolsets.
 """
 
 from __future__ import annotations
@@ -46,6 +41,10 @@ class UncoveredPath:
 
 @dataclass(frozen=True, slots=True)
 class ZoneCoverage:
+    """Which paths of a zone could not be brought back if a command changed them, and why. A zone is covered if
+    everything in it is kept or can be made again by the tool that made it. What is neither is read-only for a command
+    that runs without a question; where that takes too many mounts, the zone has a `problem` and its commands ask."""
+
     problem: str = ""
     """Why commands in this zone cannot be undone at all: `more than 200,000 entries`. Empty: they can."""
     uncovered: tuple[UncoveredPath, ...] = ()

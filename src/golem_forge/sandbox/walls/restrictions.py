@@ -1,19 +1,14 @@
-"""What a child may not read or change inside one zone: protected and secret names, and what path rules forbid.
+"""Restrictions inside one zone: protected and secret names, what path rules forbid, and masks too many for bubblewrap.
 
-Takes a zone, its scan, rules and what this call was granted; returns ZoneRestrictions. Refuses (WALLS_UNAVAILABLE)
-a `.git` or `.forge` that is a link; another protected link at the zone's root can be exchanged, which is reported
-afterwards. Threat: whoever can rename a directory above a protected path can make that path anew, and above a
-masked one can move it where no scan looks; so each directory on the way is a mount point of its own.
+Takes a zone, its scan, rules and what this call was granted; returns ZoneRestrictions. Refuses (WALLS_UNAVAILABLE) a
+`.git` or `.forge` that is a link; another protected link at the zone's root can be exchanged, which is reported
+afterwards. Threat: whoever can rename a directory above a protected path can make that path anew, and above a masked
+one can move it where no scan looks; so each directory on the way is a mount point of its own.
 
 Mounts cost time: past `MOST_MOUNTS` whole directories become read-only instead (`within_budget`), those with the
-deepest paths first. What is masked inside stays masked.
-
-Masks that are too many for bubblewrap are taken out of a layout, and put up by a program before the command starts.
-
-bubblewrap reads the whole mount table again for each mount: 100 masks take 25 ms, 900 take a second, and about 4,000
-are refused. `split_masks` takes them out where there are more than FEW; `put_up` starts `mask_child.py`, which enters
-the walls while their inner stage waits and needs 20 µs for each. Raises WALLS_UNAVAILABLE if the system refuses: the
-command must not start then.
+deepest paths first. What is masked inside stays masked. bubblewrap reads the whole mount table again for each mount:
+100 masks take 25 ms, 900 take a second, and about 4,000 are refused. So `split_masks` takes masks out of a layout where
+there are more than FEW, and `put_up` mounts them before the command starts.
 """
 
 from __future__ import annotations
@@ -83,7 +78,9 @@ def _is_covered(place: str, index: int, last: dict[str, int]) -> bool:
 
 
 async def put_up(pid: int, masks: Sequence[Mask]) -> None:
-    """In the walls of this process, whose command has not started."""
+    """Mounts the masks in the walls of this process, whose command has not started: `mask_child.py` enters the walls
+    while their inner stage waits, and needs 20 µs for each. Raises WALLS_UNAVAILABLE if the system refuses: the command
+    must not start then."""
     await asyncio.to_thread(_put_up, pid, masks)
 
 

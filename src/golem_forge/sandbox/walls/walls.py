@@ -383,6 +383,11 @@ class Walls:
         shown = (*certificates.shown, *job.shown)
         return replace(made, env=env, cache=cache, shown=shown, credentials=credentials)
 
+    @property
+    def credentials(self) -> tuple[HostCredential, ...]:
+        """All of `sandbox.credentials`."""
+        return self._settings.credentials
+
     def credentials_for(self, hosts: Iterable[HostGrant]) -> tuple[HostCredential, ...]:
         """What `sandbox.credentials` has for commands that may reach these."""
         named = {grant.host for grant in hosts if grant.port == TLS_PORT}
@@ -633,6 +638,8 @@ class Aftermath:
     """Virtual paths of protected names that did not exist before."""
     leftovers: tuple[Leftover, ...] = ()
     """What the person's own programs would run or obey."""
+    passed_by: tuple[str, ...] = ()
+    """Hosts with credentials that it reached by TLS of its own, where no credential is put in."""
 
 
 class WalledChild:
@@ -674,17 +681,19 @@ class WalledChild:
         ending = self.child.ending
         texts = (each for each in (self.child.output, self.child.errors) if each is not None)
         text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
+        proxy = self._start.proxy if self._start else None
         return Aftermath(
             denials=denials.find_denials(
                 self.plan,
                 text,
                 exit_code=ending.exit_code if ending else None,
                 signal_number=ending.signal if ending else None,
-                refused_hosts=self._start.proxy.refused if self._start and self._start.proxy else (),
+                refused_hosts=proxy.refused if proxy else (),
                 environ=self._environ,
             ),
             protected_created=self._left[0],
             leftovers=self._left[1],
+            passed_by=proxy.passed_by if proxy else (),
         )
 
     def _leftovers(self) -> tuple[Leftover, ...]:

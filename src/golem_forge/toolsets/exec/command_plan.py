@@ -138,6 +138,7 @@ class PlannedCommand:
             hosts=bool(self.hosts),
             text=args["cmd"],
             signing=self.signing,
+            credentials=self.environment.walls.credentials,
         )
         return await first_wait(ctx.parts.get(ExecSessions), self.start, kind, args, ctx)
 

@@ -92,8 +92,8 @@ async def report(
         lines += own_loopback_hint(running, ctx) if first else ()
     else:
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
-        ways = [*network_hint(running), *signing_hint(running)]
         after = running.walled.aftermath()
+        ways = [*(credential_hint(running, after.passed_by) or network_hint(running)), *signing_hint(running)]
         finished.denials = after.denials
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
@@ -298,6 +298,20 @@ def signing_hint(running: RunningCommand) -> tuple[str, ...]:
     output = running.child.output
     text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
     return (NOT_SIGNED,) if not signing.is_offered and _SIGNING_FAILED.search(text) else ()
+
+
+def credential_hint(running: RunningCommand, passed_by: Sequence[str]) -> tuple[str, ...]:
+    """For a command that meant a host with a credential and did not use it: it had no hosts, or spoke TLS by itself
+    (`passed_by`), where a server answers the placeholder with words of its own, often without a bad exit code."""
+    failed = running.ending is not None and bool(running.ending.exit_code)
+    for each in running.credentials:
+        missed = failed and running.offline and each.host in running.text
+        if missed or (each.host in passed_by and (failed or each.variable in running.text)):
+            return (
+                f"Forge puts {each.variable} in itself: name {each.host} in 'network' and ask http://{each.host}/… "
+                f"with ${each.variable} in {each.header}; Forge goes out by HTTPS.",
+            )
+    return ()
 
 
 def network_hint(running: RunningCommand) -> tuple[str, ...]:

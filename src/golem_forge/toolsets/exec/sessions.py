@@ -45,6 +45,7 @@ from golem_forge.toolsets.exec.environment import PRIVATE_DIRECTORY
 from golem_forge.toolsets.exec.result import report
 
 if TYPE_CHECKING:
+    from golem_forge.config.sandbox_block import HostCredential
     from golem_forge.sandbox.process.child import Child
     from golem_forge.sandbox.walls.walls import WalledChild
     from golem_forge.toolsets.git.signing import CommandSigning
@@ -70,6 +71,8 @@ class CommandSpec:
     """The command, for a hint about what it would have needed."""
     signing: CommandSigning | None = None
     """None: nobody signs for it."""
+    credentials: tuple[HostCredential, ...] = ()
+    """What commands of this session could use, for the same hint."""
 
 
 class RunningCommand:
@@ -85,6 +88,7 @@ class RunningCommand:
         self.signing = kind.signing
         self.offline = not kind.hosts and not kind.no_walls
         self.text = kind.text
+        self.credentials = kind.credentials
         self.contained = False
         """Nobody was asked about its start, so its walls hold what could not be undone."""
         self.number = 0

@@ -1,10 +1,12 @@
-"""What the search tools share. Query: one search as an engine is asked to do it. Matches: what it found so far; they
-grow while an engine works, so that what was found is there when the time is up.
+"""Searches in zones: the records of one search, the paths it may not look into, and the choice of what is shown.
 
-WithheldPaths: what a walk through a zone may not look into, because reading it would need a question of its own. Takes
-the path that was named and judged, and the rules about paths; answers for everything below it. Withheld are secrets and
-what a read rule of `ask` or `blocked` speaks of. What the call itself named was asked for, so neither its own secrecy
-nor a rule that matched it counts again below it; a rule that speaks only of something deeper still does.
+SearchQuery is one search as an engine is asked to do it. SearchMatches is what it found so far; they grow while an
+engine works, so that what was found is there when the time is up.
+
+WithheldPaths says what a walk through a zone may not look into, because reading it would need a question of its own. It
+takes the path that was named and judged, and the rules about paths; it answers for everything below it. Withheld are
+secrets and what a read rule of `ask` or `blocked` speaks of. What the call itself named was asked for, so neither its
+own secrecy nor a rule that matched it counts again below it; a rule that speaks only of something deeper still does.
 
 `newest_files` and `first_files` choose what is shown, whichever engine found it. Engines work by names, and names
 change: every file found is looked at once more by the descriptor of its directory, without following a link, and what

@@ -1,21 +1,14 @@
-"""One GET or POST over one connection: HTTP/1.1 written by hand, because every byte of it must be bounded. Head, body,
-and the text of the body.
+r"""The HTTP/1.1 client of the web tools: one GET or POST over one connection, its body, and the text of the body.
 
-Takes the checked addresses of a host; gives status, headers and a reader for the body. Sends no cookie, no credential,
-no referrer, and uses no proxy. Raises ToolFailed for a server that cannot be reached or understood, or a body that ends
-early or is damaged; BodyTooLarge as soon as there is one byte too many. Threat: a server may lie about lengths, never
-stop, or send a small archive of something huge; so nothing is inflated further than one piece beyond the limit, and no
-length is believed.
+Written by hand, because every byte must be bounded. Takes the checked addresses of a host; gives status, headers and a
+reader for the body. Sends no cookie, no credential, no referrer, and uses no proxy. Raises ToolFailed for a server that
+cannot be reached or understood, or a body that ends early or is damaged; BodyTooLarge as soon as there is one byte too
+many. Threat: a server may lie about lengths, never stop, or send a small archive of something huge; so nothing is
+inflated further than one piece beyond the limit, and no length is believed.
 
-Character sets: a byte order mark wins over the header, the header over what the page says of itself; nothing said means
-UTF-8. What does not fit becomes U+FFFD. Threat: Python knows "encodings" that are programs (rot13, unicode_escape) or
-take forever (idna); only real character sets are used.
-
-WebAddress: a URL taken apart once, in the one form that is judged, shown and requested.
-
-`read_url` raises ValueError with the problem for what webfetch never fetches: other schemes, user info, and hosts
-that are numbers in disguise. Threat: two readers that see different hosts in one text (`http://a\\@b`, `http://0x7f.1`,
-full-width digits), so every doubtful form is refused instead of being repaired.
+`WebAddress` is a URL taken apart once, in the one form that is judged, shown and requested. Threat: two readers that
+see different hosts in one text (`http://a\@b`, `http://0x7f.1`, full-width digits), so every doubtful form is refused
+instead of being repaired.
 """
 
 from __future__ import annotations
@@ -77,6 +70,8 @@ class WebAddress:
 
 
 def read_url(text: str) -> WebAddress:
+    """Raises ValueError with the problem for what webfetch never fetches: other schemes, user info, and hosts that are
+    numbers in disguise."""
     if found := _NO_PLACE.search(text):
         raise ValueError(f"{found[0]!a} has no place in a URL")
     parts = urlsplit(text)
@@ -403,6 +398,9 @@ _BROWSER_CODECS: Final = {"iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9":
 
 
 def decode_page(body: bytes, content_type: str) -> str:
+    """The text of a page. A byte order mark wins over the header, the header over what the page says of itself; nothing
+    said means UTF-8. What does not fit becomes U+FFFD. Threat: Python knows "encodings" that are programs (rot13,
+    unicode_escape) or take forever (idna); only real character sets are used."""
     for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return body[len(mark) :].decode(name, "replace")

@@ -1,19 +1,13 @@
-"""How events are drawn: streamed answers block by block as Markdown, running calls live, all else as formatter lines.
+"""The transcript of the terminal: streamed answers block by block as Markdown, running calls live, all else as lines.
 
 Complete blocks are printed above for good; the unfinished one stays in the live part. A block ends at a blank line
 followed by text at the margin, or at the end of a code fence. A message whose text was streamed, or that this terminal
-sent itself, is not shown again. Text of another worker begins with that worker's name. rich is imported on first use.
+sent itself, is not shown again. Text of another worker begins with that worker's name. `CallFolds` folds finished calls
+to one line. rich is imported on first use.
+
 Threat: the text is the model's. Control characters are escaped before it is parsed as Markdown and again afterwards,
 because Markdown can spell them (`&#x202e;`, `<http://x/%1b[2J>`). Links are written out with their address, never as
 terminal hyperlinks; HTML is text. A block that is too large is shown as it is.
-
-What the terminal folds to one line, and how a person sees it again.
-
-A call ends with its result in the place of its first line; one whose card was answered, in the place of card and
-answer, too. The start of a session becomes
-one line once the walls are known. `CallFolds` keeps the last cards and results that were folded or cut; Ctrl+O shows
-the newest of them whole, pressed again the one before it.
-Folding changes what is on the screen and nothing else: the journal has all of it.
 """
 
 from __future__ import annotations
@@ -52,6 +46,12 @@ class FoldingScreen(Protocol):
 
 
 class CallFolds:
+    """Cards and results that the terminal folds to one line. A call ends with its result in the place of its first
+    line; one whose card was answered, in the place of card and answer, too. The start of a session becomes one line
+    once the walls are known. The last cards and results that were folded or cut are kept; Ctrl+O shows the newest of
+    them whole, pressed again the one before it. Folding changes what is on the screen and nothing else: the journal has
+    all of it."""
+
     def __init__(self, screen: FoldingScreen, here: str) -> None:
         self._screen = screen
         self._here = here

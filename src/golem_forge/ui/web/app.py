@@ -3,17 +3,14 @@
 `WebAdapter` is the SessionUI of one session. `initialize` attaches to the bus and listens; from then on the session
 counts as answerable, with or without an open page. Alone, it stays until the person ends the session on the page or the
 process is told to; beside a terminal, the terminal decides.
-`WebServer` raises ForgeError for an address that cannot or may not be used. `stop` closes every page and returns within
-a second. Signals, logs and the terminal stay the session's own. `forge web link` and `status` reach it by the control
-socket (listen.py); where they cannot, `link_problem` says why.
+
+`WebServer` is the HTTP server of `net.server` with the page's limits, security headers and WebSocket connections. It
+raises ForgeError for an address that cannot or may not be used. `stop` closes every page and returns within a second.
+Signals, logs and the terminal stay the session's own. `forge web link` and `status` reach it by the control socket
+(listen.py); where they cannot, `link_problem` says why.
+
 Page files are read once and served by exact path. Nothing of a request becomes part of a file path; a file of unknown
 media type is an error at start, so that the browser never guesses.
-
-The page's HTTP server (`net.server`) with the page's limits and security headers, and its WebSocket connections.
-
-A WebSocket that is closed and not read to its end is cut off; so is one that pings
-faster than it reads, and one that sends a flood of frames (pings, or a message in tiny pieces). A refused handshake
-carries the security headers too.
 """
 
 from __future__ import annotations
@@ -88,6 +85,10 @@ def page_config(app: ASGIApp) -> QuietConfig:
 
 
 class TimedSocketConnection(WebSocketsSansIOProtocol):
+    """A WebSocket connection with limits: it is cut off where it is closed and not read to its end, pings faster than
+    it reads, or sends a flood of frames (pings, or a message in tiny pieces). A refused handshake carries the security
+    headers too."""
+
     _next_check: asyncio.TimerHandle | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

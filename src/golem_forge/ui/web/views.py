@@ -1,17 +1,16 @@
-"""Events as pages get them: `{"event", "view"}`, both bounded to what fits one frame. Never raises.
+"""Events as pages get them: `{"event", "view"}`, both bounded to what fits one frame, and the frames. Never raises.
 
 The event is the envelope with long texts and lists cut in the middle; the view is what the server prepared: HTML of
-Markdown, a result by its form (`text`, `diff`, `table`, …), a diff. `view.cut` says that this is not all; then
-`GET …/events/{seq}` (or `…/questions/{requestId}`) gives the whole. Limits of a result: text 64 KiB, lists 500, tables
-200 rows of 30 columns, trees 2,000 nodes. Strings are as the tool gave them (the page escapes them); HTML stands in
-`html` and nowhere else.
+Markdown, a result by its form (`text`, `diff`, `table`, …), a diff. `view.cut` says that this is not all; then `GET
+…/events/{seq}` (or `…/questions/{requestId}`) gives the whole. Limits of a result: text 64 KiB, lists 500, tables 200
+rows of 30 columns, trees 2,000 nodes. Strings are as the tool gave them (the page escapes them); HTML stands in `html`
+and nowhere else.
+
 `bounded_json` gives pure JSON (NaN, bytes, cycles and foreign objects become text), keeps head and tail, and counts
 what it leaves out. Its cost depends on what it gives, not on what it is given.
 
-Frames: what goes over the socket to a page, one JSON object each.
-
-An event is encoded once for all pages, and off the loop when it is long, so that it delays neither the session nor
-another page. Every frame is bounded, because what `web.views` gives is.
+A frame is one JSON object on the socket to a page. An event is encoded once for all pages, and off the loop when it is
+long, so that it delays neither the session nor another page.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
-"""How a manifest is checked: the words of its problems, and the kinds of values that it has.
+"""The schema of a manifest: kinds of values, parameters, access (`env`, `network`, `zones`, `calls`), and its problems.
 
 Of a manifest only the first problem is told: ManifestProblems raises ManifestFault, with path, line and code. A value
 is what the strict form of `config.yaml_file` gives, or JSON from a model: a `PlainText` may be text, a number or a
 boolean, whatever its key wants; a JSON number is never text. Everything has a bound.
-
-Threat: the author chooses what a person and a model read. Text that names or describes is one line without characters
-that steer a terminal or hide words.
-
-The keys `parameters`, `env`, `network`, `zones` and `calls` of a manifest.
 
 Refused for parameters: a key on a type it says nothing about, bounds no value can meet, a pattern that is no regular
 expression, a default its own parameter would refuse, two parameters that would arrive under one name. For access: names
 of variables that decide what code runs, what is no host, zones no worker can have, and the zone of user tools itself (a
 tool that could write there would create tools). A host has one spelling, so that what is shown, asked and allowed is
 the same.
+
+Threat: the author chooses what a person and a model read. Text that names or describes is one line without characters
+that steer a terminal or hide words.
 """
 
 from __future__ import annotations

@@ -1,7 +1,12 @@
-"""A source opened for reading (folder, archive or git commit), and collections of tools.
+"""Sources of shared tools opened for reading: a folder, an archive, one commit of a git repository, or a collection.
 
 `open_source` takes a Source; gives a SourceReader for as long as the context lasts. Refuses links on the way to a
 folder, and what is neither a folder nor an archive. Nothing is written but a private folder that git fetches into.
+
+`fetch_commit` takes an address and a commit id; its GitCommit gives the files below one of the commit's folders, or a
+single file. Refuses links, submodules, and an object that is not that commit. There is never a work tree: no checkout,
+so no filter, no hook, no LFS, no submodule; contents come from `cat-file`, which executes nothing that a repository
+brings along.
 
 A collection is a repository or folder with `forge-tools.json`:
 
@@ -9,18 +14,6 @@ A collection is a repository or folder with `forge-tools.json`:
 
 Nothing in the list is trusted: an invalid entry is left out and reported, texts are escaped, and a digest is only ever
 a reason to refuse.
-
-One commit of a git repository, fetched by its id and read as objects.
-
-Takes an address and a commit id; gives the files below one of its folders, or a single file. Refuses links,
-submodules, and an object that is not that commit. There is never a work tree: no checkout, so no filter, no hook, no
-LFS, no submodule; contents come from `cat-file`, which executes nothing that a repository brings along.
-
-git needs the network, so it runs on the host as the person, with their proxies and credential helpers, over ssh with
-their ssh and its agent, in a private repository where nothing is configured that could start another program. What
-failed or took too long is a SharingError with git's own words, escaped and cut. Threats: an address that makes git
-start a program (only named transports are allowed, and no part of one is an option), a prompt that waits for ever, a
-repository or a tree without end (time, file size and output are bounded, and the whole process group ends with us).
 """
 
 from __future__ import annotations
@@ -185,6 +178,15 @@ class GitOutputTooLarge(SharingError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitCommand:
+    """Runs git on the host as the person, because it needs the network: with their proxies and credential helpers, over
+    ssh with their ssh and its agent, in a private repository where nothing is configured that could start another
+    program. What failed or took too long is a SharingError with git's own words, escaped and cut.
+
+    Threats: an address that makes git start a program (only named transports are allowed, and no part of one is an
+    option), a prompt that waits for ever, a repository or a tree without end (time, file size and output are bounded,
+    and the whole process group ends with us).
+    """
+
     folder: Path
     access: GitAccess
     seconds: float = GIT_SECONDS

@@ -1,4 +1,4 @@
-"""Every statement over custom.db; its tables are in `schema.sql`. Each function takes one connection.
+"""The records of custom.db and every statement over it; its tables are in `schema.sql`. Functions take one connection.
 
 `user_version` names the schema; a higher one belongs to a newer Forge.
 
@@ -11,8 +11,6 @@ when old versions are pruned, and bytes that come back (undo, a reverted edit) k
 
 Uses, ratings and refresh times are bounded: per tool the last 2,000 uses one by one and older ones as sums, 200
 ratings; 1,000 refreshes.
-
-The records of the store: authors, versions, trust, build status, uses and ratings of user tools.
 """
 
 from __future__ import annotations

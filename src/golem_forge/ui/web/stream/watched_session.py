@@ -1,19 +1,9 @@
-"""`WatchedSession`: one session as pages see it. `LiveSession` runs in this process, `FollowedSession` is read from its
-journal. Only a live one can be answered.
+"""WatchedSession: one session as pages see it, and the pages that watch it, each with a bounded queue.
 
-Live: from `open` to `close` it is attached to the RuntimeUI as `browser`, so somebody can answer whether or not a page
-is open. The past comes from the journal, or from bounded memory where there is none. While a session starts it has no
-journal and its events have no number; if it then resumes an earlier session, pages are told to reload.
-Followed: while a page looks, the journal is checked five times a second; nothing is written, locked or answered. The
-file may grow, close, be resumed or disappear; of a damaged one what is readable is shown.
-`Resolutions` knows who answered a question, for a page whose answer came too late. `diff_for` gives what an open
-question would change at one path, from the diff of its card: made of the very bytes that would be written.
-
-The pages that watch one session, each with a bounded queue. Never waits for a page.
-
-Recorded events wait in order, none is left out. An open stream waits at most once however often it grows, and comes out
-when sending is worth it; one that ended comes out at its place. A page that does not keep up is closed and resumes by
-number.
+`LiveSession` runs in this process, `FollowedSession` is read from its journal; only a live one can be answered.
+`Audience` gives events to the pages and never waits for one. `Resolutions` knows who answered a question, for a page
+whose answer came too late. `diff_for` gives what an open question would change at one path, from the diff of its card:
+made of the very bytes that would be written.
 """
 
 from __future__ import annotations
@@ -109,6 +99,10 @@ class QueueClosed(Exception):
 
 
 class PageQueue:
+    """What waits for one page. Recorded events wait in order, none is left out. An open stream waits at most once
+    however often it grows, and comes out when sending is worth it; one that ended comes out at its place. A page that
+    does not keep up is closed and resumes by number."""
+
     def __init__(self, most: int = MAX_WAITING) -> None:
         self._most = most
         self._entries: deque[QueueEntry] = deque()
@@ -244,6 +238,10 @@ _NO_JOURNAL_NAME: Final = ".none"
 
 
 class LiveSession(WatchedSession):
+    """From `open` to `close` it is attached to the RuntimeUI as `browser`, so somebody can answer whether or not a page
+    is open. The past comes from the journal, or from bounded memory where there is none. While a session starts it has
+    no journal and its events have no number; if it then resumes an earlier session, pages are told to reload."""
+
     state = SessionStatus.LIVE
     answerable = True
 
@@ -394,6 +392,9 @@ _log = logging.getLogger(__name__)
 
 
 class FollowedSession(WatchedSession):
+    """While a page looks, the journal is checked five times a second; nothing is written, locked or answered. The file
+    may grow, close, be resumed or disappear; of a damaged one what is readable is shown."""
+
     runtime: Final = None
 
     def __init__(self, home: Path, session_id: str) -> None:
