@@ -905,6 +905,15 @@ def test_another_projects_admin_finds_nothing_by_socket_and_command_line(team: T
     assert {"start", "manage people", "see (another project)"} <= {each["action"] for each in refused}
 
 
+@pytest.mark.parametrize("door", ["/api/sessions", "/api/team/sessions", "/api/team/schedules"])
+def test_another_projects_admin_does_not_learn_which_directories_are_there(team: Team, door: str) -> None:
+    body = {"input": "x"} | ({"cron": "@daily"} if "schedules" in door else {})
+    said = {name: team.ask("mallory", door, body | {"directory": name}) for name in ("work", "nope", "/etc", "..", "")}
+    assert {status for status, _ in said.values()} == {403}, said
+    assert len({json.dumps(answer) for _, answer in said.values()}) == 1, said
+    assert team.ask("bob", door, body | {"directory": "nope"})[0] == 422  # who may start everywhere is told
+
+
 def _finished(store: Any, session: str) -> list[tuple[int, bytes]]:
     found = store.lines(session)
     row = store.find(session)

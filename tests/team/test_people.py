@@ -168,6 +168,28 @@ def test_a_role_in_one_project_counts_there_and_nowhere_else(store: Store, role:
 NOT_THERE = ("SESSION_NOT_FOUND", "QUESTION_NOT_FOUND", "SCHEDULE_NOT_FOUND", "PROJECT_NOT_FOUND", "RULE_NOT_FOUND")
 
 
+def test_a_name_that_another_project_has_is_told_by_no_more_than_that_it_cannot_be_used(store: Store) -> None:
+    """Threat: guesses would say which schedules and projects others have. Each guess is recorded."""
+    for name in ("shop", "bank"):
+        store.projects.add(name, name)
+    pat = person(store, "pat", Role.NONE)
+    store.projects.grant("bank", "pat", "admin")
+    owner = OwnerStore(store, "ann", "cli")
+    mode: dict[str, Any] = {"facts": {}, "input": "go", "mode": "single"}
+    shops, banks = (NewSession(program=name, **mode) for name in ("shop", "bank"))
+    owner.add_schedule(NewSchedule(cron="@daily", name="payroll", session=shops))
+    pat.add_schedule(NewSchedule(cron="@daily", name="mine", session=banks))
+    for name, known in (("payroll", False), ("mine", True)):
+        with pytest.raises(TeamError) as refused:
+            pat.add_schedule(NewSchedule(cron="@daily", name=name, session=banks))
+        assert ("there is a schedule" in refused.value.message) == known
+    with pytest.raises(TeamError) as refused:
+        pat.rename_project("bank", "Shop")
+    assert refused.value.message == "the name 'Shop' cannot be used here; choose another one"
+    tried = [each["what"] for each in store.accounts.refusals() if each["action"] == "see (another project)"]
+    assert sorted(tried) == ["project Shop", "schedule payroll"]
+
+
 def test_a_role_that_is_taken_back_or_was_a_removed_persons_counts_no_more(store: Store) -> None:
     who, lease = person(store, "pat", Role.NONE), started(store, "bob", "shop")
     store.projects.join("crew", "pat")

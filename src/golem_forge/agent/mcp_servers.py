@@ -215,8 +215,8 @@ class SessionServers:
         return sorted(specs.keys() & own.keys())
 
     def pin(self, tool: RemoteTool) -> None:
-        """A person read this definition and agreed to it; a card that asks about it is needless now. Raises BookError,
-        ForgeError (`SERVER_NOT_FOUND`)."""
+        """A person read this definition and agreed to it; a card that asks about it is needless now. Raises
+        ServerTrustError, ForgeError (`SERVER_NOT_FOUND`)."""
         self.pool.status(tool.server)
         self.book.pin(self.pool.specs[tool.server].scope, tool)
         self._drift_cards.update()

@@ -2,10 +2,9 @@
 
     directory → program → mode → worker → its blocks (toolsets, modules, packages, own tools, servers) and zones
 
-One description for everybody: `open_session_state`, `open_session`, `entry_session` and `WorkerRuntime` open it;
-`forge rules explain` and `check`, `sandbox explain`, `run --dry-run`, `tools show`, `call --help` and the rules page
-open it dry (`agent.explain`). Making one starts, asks and writes nothing. Raises ConfigError for a
-configuration that a session would not start with.
+`open_session_state`, `open_session`, `entry_session` and `WorkerRuntime` open it; `forge rules explain` and `check`,
+`sandbox explain`, `run --dry-run`, `tools show`, `call --help` and the rules page open it dry (`agent.explain`). Making
+one starts, asks and writes nothing. Raises ConfigError for a configuration that a session would not start with.
 """
 
 from __future__ import annotations

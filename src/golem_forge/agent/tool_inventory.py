@@ -1,9 +1,7 @@
-"""The tools that are there without a session: native ones by name, the catalog to start from, the user's workshop.
+"""The tool inventory without a session: native tools by name, the catalog to start from, the user's workshop.
 
 `toolsets`, `usertools` and `mcp` know nothing of each other; their toolsets meet here. The order is that of the
-documented table.
-`build_catalog` returns the native tools under their names and aliases, then whatever else was given.
-
+documented table. `build_catalog` returns the native tools under their names and aliases, then whatever else was given.
 `open_listing_workshop` returns a Workshop of user tools that starts nothing; the one that builds, tests and trusts is
 in `agent.user_tools`.
 

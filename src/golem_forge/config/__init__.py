@@ -1,1 +1,1 @@
-"""What people write down: strict YAML with file, line and nearest key; the program, the person's config, trust."""
+"""Configuration: strict YAML with file, line and nearest key; the program, the person's config, trust."""

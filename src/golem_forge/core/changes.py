@@ -110,7 +110,9 @@ _MAX_COMPARISONS: Final = 250_000
 
 
 def file_diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
-    """None: there is no such file. Lines end at LF only: another line end is a change that must be seen."""
+    """Yields the lines of a unified diff. None stands for a missing file. Lines end at LF only, so that a changed line
+    end is shown.
+    """
     shown = name.replace("\n", "\\n").replace("\t", "\\t")
     yield f"--- {'/dev/null' if old is None else f'a/{shown}'}"
     yield f"+++ {'/dev/null' if new is None else f'b/{shown}'}"
@@ -134,7 +136,7 @@ class PathKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What stands at a path. Two states are equal if nobody could tell them apart."""
+    """The state of a path. Two states are equal if the content, type and permissions are."""
 
     kind: PathKind
     mode: int = 0
@@ -143,7 +145,7 @@ class PathState:
     """SHA-256 of a file's content; empty where it was not read (see `lost`)."""
     size: int = 0
     target: str = ""
-    """Where a link leads."""
+    """The target of a symbolic link."""
     lost: str = ""
     """Why this state cannot be brought back: `40 MiB, above undo.max_file`; empty: it can."""
 
@@ -165,7 +167,7 @@ ABSENT = PathState(PathKind.ABSENT)
 @dataclass(frozen=True, slots=True)
 class PathChange:
     path: str
-    """`/workspace/src/a.py`"""
+    """The virtual path, e.g. `/workspace/src/a.py`."""
     before: PathState
     after: PathState
     others: tuple[str, ...] = ()
@@ -182,7 +184,7 @@ class PathChange:
 
     @property
     def is_file(self) -> bool:
-        """A file or link; what people count."""
+        """Whether it is a file or link, which are what the counts include."""
         return not self.in_git and PathKind.DIRECTORY not in (self.before.kind, self.after.kind)
 
     @property
@@ -225,7 +227,7 @@ class PathChange:
 
 class RefChange(NamedTuple):
     name: str
-    """`refs/heads/main`, `HEAD`, `refs/stash`"""
+    """The name of the ref: `refs/heads/main`, `HEAD`, `refs/stash`."""
     before: str
     """An object id, `ref: refs/heads/main`, of the stash all ids; empty: it was not there."""
     after: str
@@ -235,13 +237,15 @@ class RefChange(NamedTuple):
 class ChangeSet:
     session: str
     call: str
-    """The id of the call; unique in a session."""
+    """The id of the call, unique in a session."""
     tool: str
     worker: str = ""
     turn: int = 0
-    """Which message of the person the call belongs to, from 1 on; 0: the person called the tool by hand."""
+    """The number of the person's message that the call belongs to, from 1 on; 0 if the person called the
+    tool by hand.
+    """
     at: str = ""
-    """UTC, ISO 8601: when the call ended."""
+    """The end of the call, as ISO 8601 in UTC."""
     what: str = ""
     """One line: the command's text, or the tool and its path."""
     changes: tuple[PathChange, ...] = ()

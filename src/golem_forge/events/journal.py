@@ -56,19 +56,19 @@ from golem_forge.storage.home import HOME_ADVICE, ForgeHome
 JOURNAL_VERSION: Final = 1
 _log = logging.getLogger(__name__)
 _FLUSH_AT: Final = 64
-"""So many records may wait for a flush; one more writes them all."""
+"""Maximum records that wait for a flush; one more writes them all."""
 _MAX_WAITING: Final = 1024
-"""So many may wait while the disk refuses; one more is refused."""
+"""Maximum records that wait while the disk refuses writes; one more raises."""
 
 
 class CallStart(NamedTuple):
-    """A call that is about to run."""
+    """The data of a call that is about to run."""
 
     id: str
     tool: str
-    """The canonical name."""
+    """The tool's canonical name."""
     args: Any
-    """Validated."""
+    """The validated arguments."""
     decision: Decision
     caller: str = "llm"
     worker: str = ""
@@ -91,7 +91,7 @@ class _HeldStart(NamedTuple):
 
 
 def _head(type: str, ts: str = "") -> str:
-    """How each record begins; `ts` is now where it is not given."""
+    """Returns the first members of a record; `ts` defaults to now."""
     return f'"ts":"{ts or iso_time(time())}","type":"{type}"'
 
 
@@ -182,9 +182,10 @@ class Journal:
             self._add(f'{_head("decided")},"call":{call},"decision":{text}')
 
     def start(self, call_id: str, tool: str, args: Any, fingerprint: str = "") -> int:
-        """About to run `tool` (its canonical name) with these validated arguments: on disk when this returns.
+        """Records that `tool` (its canonical name) is about to run with these validated arguments; on disk when this
+        returns.
 
-        This record is the `toolStarted` event; gives its number.
+        This record is the `toolStarted` event; returns its number.
         """
         text = self._encoder
         with self._lock:
@@ -201,10 +202,10 @@ class Journal:
             return self._flush_start()
 
     def begin_without_effects(self, start: CallStart) -> int:
-        """The same for a call that touches nothing: there is no effect that its record would have to come before.
+        """Like `begin`, for a call that touches nothing: no effect has to wait for its record.
 
-        It is written before the loop does anything else, so one that waits for anything is on disk by then. One that
-        waits for nothing is recorded with its end, as one record `done`.
+        It is written before the loop does anything else, so a call that waits for anything is on disk by then. A call
+        that waits for nothing is recorded with its end, as one record `done`.
         """
         with self._lock:
             if self._writer.refused:  # no record, no run
@@ -241,7 +242,7 @@ class Journal:
         value: Any = None,
         more: Mapping[str, Any] | None = None,
     ) -> int:
-        """What became of the call. This record is the `toolResult` event; gives its number.
+        """Records the end of a call. This record is the `toolResult` event; returns its number.
 
         `value` is the semantic value, bounded and redacted; `more` holds the event's rarer members by wire name.
         """
@@ -271,7 +272,7 @@ class Journal:
     # ---- everything else
 
     def record_event(self, event: Event) -> int:
-        """For the bus: keeps an event and gives its number. The bus has redacted it."""
+        """Stores an event of the bus, which has redacted it, and returns its number."""
         worker = f',"workerId":{quoted(event.worker_id)}' if event.worker_id else ""
         data = encode_json(event.wire).decode()
         with self._lock:
@@ -285,11 +286,13 @@ class Journal:
         self.append("note", {"text": text, **facts})
 
     def append(self, type: str, fields: Mapping[str, Any]) -> None:
-        """Any other record, redacted; it waits for the next flush. One that is too long for a line becomes several."""
+        """Adds any other record, redacted; it is written with the next flush. A record that is too long for a line is
+        split.
+        """
         self.append_as_is(type, fields if self._redact is None else self._redact(fields))
 
     def append_as_is(self, type: str, fields: Mapping[str, Any]) -> None:
-        """The same, not redacted: for a host path that resuming needs and nobody is shown."""
+        """Like `append`, not redacted: for a host path that resuming needs and nobody is shown."""
         ts = f'"ts":"{iso_time(time())}"'
         with self._lock:
             for part in split_record(type, encode_json(fields)):
@@ -304,7 +307,7 @@ class Journal:
         await self._writer.committed()
 
     def flush(self) -> None:
-        """Everything that waits, on disk; JournalError if the disk refuses."""
+        """Writes all waiting records to disk. Raises JournalError if the disk refuses."""
         if self._waiting or self._held_start:
             with self._lock:
                 self._flush()
@@ -367,9 +370,10 @@ class Journal:
     # ---- inside
 
     def _flush_soon(self) -> None:
-        """Before anything else happens on the loop, or with the next start: an end has no effect to come before.
+        """Schedules a flush before anything else happens on the loop, or with the next start: the end of a call has no
+        effect that must wait for its record.
 
-        Killed in between, the call counts as one that may have run.
+        If the process is killed in between, the call counts as one that may have run.
         """
         loop = asyncio._get_running_loop()
         if loop is None or len(self._waiting) > _FLUSH_AT:
@@ -421,27 +425,29 @@ MAY_HAVE_RUN: Final = "may have run before the crash"
 NEVER_RAN: Final = "interrupted before it started"
 ARGS_NOT_KEPT: Final = "its arguments held a secret and were not kept; propose it again"
 HIDDEN_ARGS: Final = "hiddenArgs"
-"""In a record of history: the ids of calls whose arguments were redacted, so that what comes back is another call."""
+"""Key in a history record: ids of calls whose arguments were redacted, so that the recorded call differs from the real
+one.
+"""
 
 _QUESTIONS: Final[Mapping[str, Callable[[str], EventData]]] = {
     "approvalRequired": lambda id: ApprovalResolved(request_id=id, approved=False, by="interrupt", edited=False),
     "formRequired": lambda id: FormResolved(request_id=id, action="cancel"),
     "inputPrompt": lambda id: InputResolved(request_id=id),
 }
-"""By the event that opens a question: the one that closes it when nobody will answer."""
+"""Event that opens a question → the event that closes it without an answer."""
 _CLOSING_EVENTS: Final = {
     "approvalResolved": "approvalRequired",
     "formResolved": "formRequired",
     "inputResolved": "inputPrompt",
 }
-"""By the event that closes a question: the one that opened it. Both name it by `requestId`."""
+"""Event that closes a question → the event that opened it. Both name it by `requestId`."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReopenedJournal:
     journal: Journal
     interrupted: list[CallRecord]
-    """Those that the crash had left open, in order."""
+    """The calls that the crash left open, in order."""
     goes_on: bool = False
     """Whether what never started stays open: the session continues where it was, without a word of a person."""
 
@@ -451,12 +457,12 @@ RecordHandler = Callable[[Record, CallRecord | None], object]
 
 
 class SessionJournals(Protocol):
-    """Where the journals of sessions are made and found again, if not in the files of FORGE_HOME."""
+    """Creates and finds the journals of sessions that are not kept in files of FORGE_HOME."""
 
     shared_rules: Any
-    """None, or the rules that those who share the journals share too (policy's `SharedRules`)."""
+    """The rules that all users of the journals share (policy's `SharedRules`); None if there are none."""
     directory_names: Mapping[str, str]
-    """What fingerprints call directories that lie elsewhere on each machine of the session."""
+    """Names that fingerprints use for directories whose path differs between the session's machines."""
     confined: bool
     """Whether the model was named by somebody who may not name any file here: a script lies inside the program."""
 
@@ -466,7 +472,7 @@ class SessionJournals(Protocol):
 
 
 class PastSession:
-    """What the past left open. Holds no call that finished and no record that was answered."""
+    """What a past session left open: unfinished calls and unanswered questions."""
 
     def __init__(self, take: RecordHandler | None) -> None:
         self._take = take

@@ -1,11 +1,11 @@
-"""What both HTTP servers share: where one listens, the `Host` check, headers, secrets by digest, time and rate limits.
-
-Time limits: a body has 30 s plus 1 s for every 64 KiB; a piece of the answer must be taken within 30 s.
-Threat: whoever guesses a secret must not learn from the time that a comparison takes.
+"""The request guard of both HTTP servers: where one listens, the `Host` check, headers, secrets by digest, limits.
 
 `check_bind` refuses an address that needs a name; `bind_socket` gives a listening socket or raises ForgeError with the
-reason; `AllowedHosts` knows the `Host` headers that mean this server. Threats: DNS rebinding (a web page's own name
-that suddenly points to this machine), and an address that other machines can reach although nobody asked for that.
+reason; `AllowedHosts` knows the `Host` headers that mean this server. Time limits: a body has 30 s plus 1 s for every
+64 KiB; a piece of the answer must be taken within 30 s. `RateLimit` bounds how often something may happen.
+
+Threats: DNS rebinding (a web page's own name that suddenly points to this machine), and an address that other machines
+can reach although nobody asked for that. Whoever guesses a secret must not learn from the time that a comparison takes.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class ApprovalController:
         return answer
 
     async def _ask_person(self, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
-        """Whatever the mode lets run and whatever was said before: this very call needs an answer of its own."""
+        """Asks a person about this call, whatever the mode or remembered answers allow."""
         if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
             text = f"Nobody can be asked, and {tool} outside the walls runs only by a person's own yes"
             return denied_result(text, by=AnsweredBy.MODE, unaskable=True)

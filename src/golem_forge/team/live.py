@@ -1,9 +1,9 @@
-"""What is not recorded, on its way from a runner to attached terminals and pages: text as it comes, progress, output.
+"""Live text of sessions: what is not recorded (text as it comes, progress, output), sent from runners to who watches.
 
 `LiveSender` (in the runner) takes the events of all its sessions and sends on those that the journal does not keep,
-joined for 50 ms, and only while somebody watches the session. `LiveReceiver` (at the other end) gives them back as
-events. They may be lost: each piece says how much text came before it, so that a gap is seen, and the message in the
-journal then replaces what was shown.
+joined for 50 ms, and only while somebody watches the session. `LiveReceiver` (in an attached terminal or a page's
+server) gives them back as events. They may be lost: each piece says how much text came before it, so that a gap is
+seen, and the message in the journal then replaces what was shown.
 
 On one machine: a Unix socket, `runner-<id>.sock`, for the same user alone; beside the SQLite file, or in the state of
 the Forge home. It also takes the one thing that must not become a row: the answer to a form with a secret field. To

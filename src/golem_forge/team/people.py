@@ -287,6 +287,18 @@ class PersonStore:
             raise TeamError(NOT_CONFIRMED, "SIGN_IN_AWAY")
         return person
 
+    def require_in(self, action: str, what: str, find: Callable[[], str]) -> None:
+        """In the project that `find` gives. Threat: whether a directory is there is for those who may do this
+        everywhere: to everybody else one that is not there is like one of a project that is not theirs."""
+        person = self.require(action, what)
+        try:
+            program = find()
+        except Exception:
+            if person.may(action):
+                raise
+            program = ""
+        self.require(action, what, program)
+
     def session(self, session_id: str, action: str = "see", what: str = "") -> StoredSession:
         """The session of this id, if this person may do that with it. One of a project that they may not see is not
         there for them."""
@@ -305,6 +317,11 @@ class PersonStore:
         told = one_line(what)[:200]
         self.store.accounts.refuse(person.name, self.door, "see (another project)", told, program=program)
         return False
+
+    def _check_free(self, person: Person, name: str, program: str, what: str) -> None:
+        """For a name that something of this project has. Threat: who may not see it would learn what it is."""
+        if not self._is_seen(person, program, what):
+            raise TeamError(f"the name {one_line(name)[:80]!r} cannot be used here; choose another one", "PROJECT_NAME")
 
     @property
     def database(self) -> Database:
@@ -484,6 +501,9 @@ class PersonStore:
         """It starts sessions in the person's name, for as long as they may."""
         who = self.require("schedule", new.session.title, new.session.program)
         session = replace(self._allowed(new.session), person=who.name, door=self.door)
+        taken = next((each for each in self.store.schedules.all() if each.name == new.name), None)
+        if taken is not None:
+            self._check_free(who, new.name, taken.program, f"schedule {new.name}")
         return self.store.schedules.add(replace(new, session=session, by_role=bool(self._token_hash)))
 
     def remove_schedule(self, name: str) -> None:
@@ -572,6 +592,9 @@ class PersonStore:
 
     def rename_project(self, name: str, new: str) -> None:
         self._managed(name, f"rename to {new}")
+        taken = next((each for each in self.store.projects.all() if each.name.casefold() == new.casefold()), None)
+        if taken is not None:
+            self._check_free(self.person, new, taken.id, f"project {new}")
         self.store.projects.rename(name, new, by=self._actor)
 
     def _managed(self, name: str, what: str) -> None:

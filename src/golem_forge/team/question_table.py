@@ -324,8 +324,8 @@ class QuestionTable:
         return self._with_authors([to_question(rows[0])])[0]
 
     def answer(self, question_id: str, answer: Mapping[str, Any], person: str = "", door: str = "") -> QuestionRow:
-        """The first answer counts, and wakes the session. Gives the question as it is now; whether this answer counted
-        is told by `answer_counts`. Raises TeamError for one that is not open any more."""
+        """The first answer counts, and wakes the session. Gives the question as it is now. Raises TeamError for one
+        that is not open any more."""
         if answer.get("reason"):
             answer = {**answer, "reason": self._without_secrets(str(answer["reason"]))}
         if self._without_secrets(words := as_json(answer)) != words:

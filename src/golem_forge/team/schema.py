@@ -194,7 +194,7 @@ _PRUNING: Final = "pruning"
 RUNNER: Final = "runner"
 PAGE: Final = "page"
 OWNER: Final = "owner"
-"""What a role of PostgreSQL can be for."""
+"""With RUNNER and PAGE: the kinds of a role of PostgreSQL."""
 _ALL_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 _KEPT: Final = {
     **dict.fromkeys(("sessions", "questions"), "SELECT, INSERT, UPDATE"),

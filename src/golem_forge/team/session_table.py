@@ -1,10 +1,9 @@
-"""The tables of sessions and of runners: one row of `sessions` inside a transaction of whoever changes it, and what
-arrives for that session.
+"""The tables of sessions and of runners: rows changed inside a transaction of the caller, and what arrives for a
+session.
 
 Who changes a session, its questions or its arrivals locks its row first (`locked`, `held`), so nobody waits in a
 circle. An arrival (a message, an answer, a stop) is a row with a number; it wakes the session and rings for a runner.
-
-RunnerTable: the runners of a store, each with its slots and labels, seen every few seconds (`Store.renew`).
+`RunnerTable` has the runners of a store, each with its slots and labels, seen every few seconds (`Store.renew`).
 
 All methods block; they are called in threads. Those that end in `_in` work inside a transaction of the caller.
 """

@@ -1,10 +1,11 @@
-"""What a running tool asks whoever called: a form, a model's answer, the roots, a line of log, a changed resource.
+"""The tools `client:…`, by which a running tool asks whoever called: a form, a model's answer, the roots, a line of
+log.
 
-The tools `client:…` are reserved (`tools/catalog.py`): only a running tool reaches them, through `ctx.ask`,
-`ctx.sample`, `ctx.roots`, `ctx.log` and `ctx.resource_updated`. They touch nothing, so nobody is asked whether they may
-run; whoever is asked decides by the answer. `ClientRequests` is the part of a session that knows who that is: the
-client of `forge mcp serve` (`agent/mcp_serve.py`), else a person (`agent/worker_manager.py`). Where nobody can be
-asked, a call is refused with the reason.
+They are reserved (`tools/catalog.py`): only a running tool reaches them, through `ctx.ask`, `ctx.sample`, `ctx.roots`,
+`ctx.log` and `ctx.resource_updated`. They touch nothing, so they run without approval; the answer itself is the
+decision. `ClientRequests` is the part of a session that knows who is asked: the client of `forge mcp serve`
+(`agent/mcp_serve.py`), else a person (`agent/worker_manager.py`). Where nobody can be asked, a call is refused with the
+reason.
 
 Threat: a tool that floods its caller. Texts and numbers are bounded here, log lines also by time.
 """

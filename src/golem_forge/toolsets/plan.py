@@ -1,6 +1,6 @@
 """The `plan` toolset: `update_plan` replaces the plan of the calling worker and tells the UIs.
 
-A plan lives with its session and belongs to one worker; nothing is touched, so nobody is ever asked.
+A plan lives with its session and belongs to one worker. The tool touches nothing, so it needs no approval.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What people see and answer with. Takes events off the bus, puts answers on it; nothing but `cli` imports it."""
+"""User interfaces. They take events off the bus and put answers on it; nothing but `cli` imports them."""

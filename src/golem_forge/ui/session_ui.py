@@ -104,7 +104,7 @@ class CombinedUI:
 ANSWER: Final = 0
 FAILED: Final = 1
 CONFIGURATION: Final = 2
-"""Usage too."""
+"""Also for wrong usage."""
 NOT_TRUSTED: Final = 3
 LIMIT: Final = 4
 MODEL_UNAVAILABLE: Final = 5

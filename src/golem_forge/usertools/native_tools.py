@@ -5,7 +5,7 @@ Light: listing the tools there are loads this and nothing else of `usertools` wh
 does is in `create`, `catalog_sync` and `program`, loaded when used.
 
 `run_code` runs a program that calls tools. Its own effects are reads: zones are read-only inside, there is no network,
-and `/tmp` is its own. So it needs nobody's approval and holds no slot at the gate; each call that it makes is judged,
+and `/tmp` is its own. So it needs no approval and holds no slot at the gate; each call that it makes is judged,
 approved and scheduled by itself.
 """
 

@@ -5,8 +5,8 @@ its effects are reads of the worker's zones. The run starts Forge's own Python i
 read-only, with the socket through which it calls tools (`ProgramCallServer`). Its time stops while a question about one
 of its calls is open. The result is what it printed, what it gave to `answer`, and a line for each tool it called.
 
-Threat: the text is a model's, or somebody's who talked it into it. It gets nothing that a walled command would not get,
-and every effect of it is a call that the path judges. It is never run a second time by Forge.
+Threat: a model wrote the text, and a page or a file may have told it what to write. The program gets nothing that a
+walled command would not get, and every effect of it is a call that the path judges. Forge never runs it a second time.
 """
 
 from __future__ import annotations

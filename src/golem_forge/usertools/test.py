@@ -1,10 +1,10 @@
 """A tool's own tests, run for real: each case starts fresh, in a private workspace, in the strictest walls there are.
 
 `run_tests` takes an entry and its program, gives one CaseResult a case. Whatever the manifest asks for, there is no
-network, no zone but `/workspace`, no variable but the case's own, and no tool to call: what a case recorded of calls
-is answered as it was. Raises SandboxError where walls
-cannot be built: that is this machine's failure, not the tool's. Threat: this may be the first time that the code runs;
-a cancel ends its whole process tree, and the time of one case and of all cases is bounded.
+network, no zone but `/workspace`, no variable but the case's own, and no tool to call: what a case recorded of calls is
+answered as it was. Raises SandboxError where walls cannot be built: that is this machine's failure, not the tool's.
+Threat: this may be the first time that the code runs; a cancel ends its whole process tree, and the time of one case
+and of all cases is bounded.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Worker: a `.worker` file, checked. Who it is, what it may use, where it may reach.
+"""Worker: a `.worker` file, checked, as plain data. Who it is, what it may use, where it may reach.
 
-Plain data. `worker_file` reads a Worker, or checks one that was made in Python; `roster` finds them. Keys and defaults
-are those of the file.
+`worker_file` reads a Worker, or checks one that was made in Python; `roster` finds them. Keys and defaults are those of
+the file.
 
-The blocks that bring other code: `custom`, `external`, `workers`, `user_tools`, `mcp`, `approval`. A function that
-checks one takes a value from the file, its path there and the file's Problems, adds every problem with its line, and
-returns the checked block, or None where it cannot be used. All problems are found before any block is used
+`custom`, `external`, `workers`, `user_tools`, `mcp` and `approval` are the blocks that bring other code. A function
+that checks one takes a value from the file, its path there and the file's problems, adds every problem with its line,
+and returns the checked block, or None where it cannot be used. All problems are found before any block is used
 (`toolset_blocks.worker_blocks`).
 """
 

@@ -1,4 +1,4 @@
-"""Which model: what `provider:name` means, who chooses it, whether it is allowed, its stored key, and opening it.
+"""Model selection: what `provider:name` means, who chooses it, whether it is allowed, its stored key, and opening it.
 
 Choosing takes texts and settings and returns names; nothing is imported or opened. Raises ConfigError for a string
 without a provider, an unknown provider, and a model that a worker's `compatible_models` leave out.

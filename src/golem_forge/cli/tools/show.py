@@ -141,7 +141,7 @@ def _print_about(about: dict[str, Any]) -> None:
 
 
 def _not_found(seen: ToolInventory, name: str, why: str) -> int:
-    """`why`: what the program's session knows of a name that means nothing now."""
+    """`why`: what the program's session knows of a name that no tool has now."""
     fault = next((each for each in seen.skipped if each.tool == name), None)
     if fault is not None:
         folder = seen.workshop.display_folder(name) if seen.workshop is not None else name

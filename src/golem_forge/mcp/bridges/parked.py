@@ -1,10 +1,11 @@
-"""Calls that wait, on our side, until a framework that cannot be asked in between comes back with an answer.
+"""Parked calls: they wait at their approval until a framework that cannot be asked during a call returns with an
+answer.
 
-Such a framework runs a call, is told that it needs approval, ends its turn, and later repeats the call with a flag
-that says "approved". That flag is nobody's authorisation: it came over a wire. So the call itself never left: it is
-parked in the middle of the one path, at its question, and `go_on` lets exactly that call pass, matched by the
-framework's id, the same arguments and the fingerprint of what was asked. An id that is not known, other arguments, a
-question that has changed or expired: a new call, which asks anew.
+Such a framework runs a call, is told that it needs approval, ends its turn, and later repeats the call with a flag that
+says "approved". Threat: that flag came over a wire and authorises nothing. So the call itself stays parked in the
+middle of the one path, at its question, and `go_on` lets exactly that call pass, matched by the framework's id, the
+same arguments and the fingerprint of what was asked. An id that is not known, other arguments, a question that has
+changed or expired: a new call, which asks anew.
 """
 
 from __future__ import annotations

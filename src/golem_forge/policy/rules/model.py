@@ -57,7 +57,7 @@ def normal_host(text: str) -> str:
 
 
 def host_pattern(text: str) -> str:
-    """A rule's `host` in normal form."""
+    """Returns a rule's `host` in normal form. Raises ValueError."""
     if not text.startswith("*."):
         if "*" in text:
             raise ValueError("`*` may only stand as `*.` before a domain, like *.example.com")
@@ -156,11 +156,11 @@ PATH_VERBS: Final = (Verb.READ, Verb.WRITE, Verb.DELETE)
 SECRET_PATH: Final = "secret_path"
 OBEYED_PATH: Final = "obeyed_path"
 PATH_FLOORS: Final = frozenset({SECRET_PATH, OBEYED_PATH})
-"""What a path rule can accept."""
+"""Danger ids that a path rule can accept."""
 
 
 class RuleKind(StrEnum):
-    """What a rule speaks about; also the key it is written under."""
+    """The subject of a rule; also its key in the file."""
 
     COMMAND = "command"
     TOOL = "tool"
@@ -170,11 +170,11 @@ class RuleKind(StrEnum):
     GROUP = "group"
     """All hosts of a group of package registries: the public ones, and the mirrors that the environment names."""
     MODE = "mode"
-    """In which approval mode sessions of a directory start: an answer that Forge keeps, no rule about calls."""
+    """The approval mode in which sessions of a directory start: a stored answer, not a rule about calls."""
 
 
 class RuleOrigin(StrEnum):
-    """Who wrote a rule. Only the person's own file may accept dangers."""
+    """The source of a rule. Only the person's own file may accept dangers."""
 
     BUILTIN = "builtin"
     USER = "user"
@@ -185,15 +185,15 @@ class RuleOrigin(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleScope:
-    """Narrows a rule; empty parts do not."""
+    """Limits a rule; empty fields do not limit it."""
 
     worker: str = ""
-    """Glob of the worker path."""
+    """A glob for the worker path."""
     project: str = ""
     """The program's real host directory."""
     until: str = ""
     until_time: float | None = None
-    """Seconds since the epoch."""
+    """Expiry, in seconds since the epoch."""
 
     def describe(self) -> str:
         parts = (("worker", self.worker), ("project", self.project), ("until", self.until))
@@ -203,12 +203,12 @@ class RuleScope:
 ANYWHERE: Final = RuleScope()
 NO_IDS: Final[frozenset[str]] = frozenset()
 HTTPS: Final = frozenset({443})
-"""What most rules have: one object for all of them."""
+"""The ports of most rules; one object shared by all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgTest:
-    """What one argument must be; every part that is written must hold."""
+    """A test of one argument; all parts that are set must hold."""
 
     name: str
     one_of: tuple[Any, ...] | None = None
@@ -234,7 +234,7 @@ class Rule:
     accept: frozenset[str] = NO_IDS
     """Floors this rule lifts for what it matches: danger ids (command), PATH_FLOORS (path)."""
     command: tuple[tuple[str, ...], ...] = ()
-    """Alternatives for each leading token."""
+    """Alternatives for each of the first words."""
     exact: bool = False
     danger: str = ""
     """Builtin rules match by danger id instead of a pattern."""
@@ -250,7 +250,7 @@ class Rule:
     """The host may resolve to an address in a private range."""
     group: str = ""
     places: tuple[tuple[str, int], ...] = ()
-    """Of a group: its hosts and ports when the rule was read."""
+    """For a group rule: its hosts and ports when the rule was read."""
     mode: str = ""
 
     def __hash__(self) -> int:
@@ -260,7 +260,7 @@ class Rule:
         return dict(self.written)
 
     def describe(self) -> str:
-        """What it matches, in one line: `command git status|log`, `path /workspace/docs/** (write)`."""
+        """Describes in one line what the rule matches: `command git status|log`, `path /workspace/docs/** (write)`."""
         return f"{self.kind.value} {self._subject()}"
 
     def _subject(self) -> str:
@@ -285,21 +285,21 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleFile:
-    """What one file says."""
+    """The content of a rule file."""
 
     rules: tuple[Rule, ...]
     builtin_off: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
-    """What `forge rules check` points out although the file is usable."""
+    """Warnings of `forge rules check` about a usable file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One rule that matched, and what of the call it matched."""
+    """A rule that matched, and the part of the call that it matched."""
 
     rule: Rule
     effect: Effect | None = None
-    """None: the call as a whole."""
+    """None if it matched the call as a whole."""
     subject: str = ""
     index: int = -1
     """Position of `effect` among the call's effects."""

@@ -2,9 +2,9 @@
 
 `DANGER_IDS` ask with risk critical; `BUILTIN_IDS` are what the builtin rules block. `DANGER_SIDES` says of each danger
 whether full walls and undo are enough against it. A text without a hit is not safe, it is only not known to be
-dangerous. The checks: files (deletion, permissions, devices, secrets, start-up files),
-git (losing history or work, options that run programs), network (running what was downloaded or decoded, sending files
-away), machine (privileges, power, persistence, hijacked variables, other agents).
+dangerous. The checks: files (deletion, permissions, devices, secrets, start-up files), git (losing history or work,
+options that run programs), network (running what was downloaded or decoded, sending files away), machine (privileges,
+power, persistence, hijacked variables, other agents).
 """
 
 from __future__ import annotations
@@ -471,9 +471,9 @@ DANGER_IDS = (*(name for name in _CHECKS if name not in BUILTIN_IDS), "depth")
 
 class Side(StrEnum):
     INSIDE = "inside"
-    """In full walls over zones that can be brought back nothing of it stays: the mode `contained` lets it run."""
+    """Full walls over zones that can be undone contain the danger: the mode `contained` lets it run."""
     OUTSIDE = "outside"
-    """It means to reach something beyond the walls, or to tell what nobody can take back."""
+    """It is meant to reach something beyond the walls, or to send data that cannot be taken back."""
 
 
 DANGER_SIDES: Final = {

@@ -1,4 +1,4 @@
-"""What a command may reach outside every zone, whoever it is that opens it: takes words, gives the operands out there.
+"""Operands outside every zone: takes the words of a command, gives those that may be paths there, whoever opens them.
 
 The prover knows the operands of the programs in its table. For all others, and for commands that stand in the arguments
 of another one (`timeout 5 cat x`, `sh -ec 'cd /; cat x'`, `echo x | xargs cat`), every word counts that may be a path.
@@ -102,7 +102,9 @@ def steers_cd(segment: Segment) -> bool:
 
 
 def operands_outside(parsed: Parsed, index: int, world: CommandWorld, places: tuple[str, ...]) -> tuple[Operand, ...]:
-    """What the words of a segment, and the commands in its arguments or fed to it, name outside every zone."""
+    """Returns the paths outside every zone that a segment names in its words, in commands in its arguments, or in
+    commands fed to it.
+    """
     words = parsed.segments[index].words
     name = posixpath.basename(words[0])
     found: list[Operand] = []

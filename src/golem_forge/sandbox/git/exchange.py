@@ -105,6 +105,7 @@ class GitExchange:
             indexes.extend(self._compared(of_index, self._index.compare))
             return frozenset().union(*(move.objects for move in indexes))
 
+        self._index.begin(of_index)
         if any(tree.below for tree in self._sides.trees.values()):
             staged()  # first: where it changed files outside of the zone, HEAD and the branch stay
         others = {path: each for path, each in changed.items() if path not in of_index}

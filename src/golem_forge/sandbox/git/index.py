@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
@@ -185,6 +185,18 @@ class IndexExchange:
         self._zone = sync.sides.zone
         self._real, self._shadow = sync.sides.real, sync.sides.shadow
         self._transport = sync.sides.transport
+        self._read: dict[str, bytes] = {}
+        """What commands wrote, of an index that git lists already."""
+
+    def begin(self, changed: Mapping[str, tuple[StampPair, StampPair]]) -> None:
+        """Git lists the first index that is to be compared while refs are compared and pushed."""
+        for path, (before, now) in changed.items():
+            postponed = self._sync.when is SyncPhase.RUNNING and now[0] != before[0]
+            if now[1] != before[1] and not postponed and (ours := self._shadow.read(path)) is not None:
+                self._read[path] = ours
+                with contextlib.suppress(GitFailed):
+                    self._transport.begin(ours, self._shared_parts())
+                return
 
     def compare(self, path: str, before: StampPair, now: StampPair) -> IndexMove | StampPair | None:
         """`now`: the shadow has one. A move is for `write`; stamps: both sides are the same; None: later."""
@@ -193,7 +205,7 @@ class IndexExchange:
             return None
         if now[1] == before[1]:
             return self.returned(path, now)
-        theirs, ours = self._real.read(path) if now[0] else None, self._shadow.read(path)
+        theirs, ours = self._real.read(path) if now[0] else None, self._read.pop(path, None) or self._shadow.read(path)
         shown = self._sides.shown(path)
         if (theirs is None) != (now[0] is None):
             return now  # larger than anybody means an index to be: it stays what it is

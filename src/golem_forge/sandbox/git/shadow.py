@@ -69,7 +69,7 @@ _MOST_LFS: Final = 8 << 30
 """Bytes that are read in one exchange."""
 _SKIPPED: Final = f"{exchange.HOST_FOLDER}/skipped"
 _LOCKED: Final = f"{exchange.HOST_FOLDER}/locked"
-"""Keys of what was told that no file of a git directory has."""
+"""With `_SKIPPED`: keys of `SyncState.told` that are the name of no file in a git directory."""
 
 
 class GitShadow:
@@ -361,7 +361,7 @@ class GitShadow:
             try:
                 GitExchange(one).run(standing)
             finally:
-                side.transport.deadline = None
+                side.transport.end()
             if when is not SyncPhase.RUNNING:
                 self._pending += _carry_lfs(side, state)
             self._pending += one.leftovers

@@ -16,11 +16,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import resource
 import signal
 import stat
 import subprocess
 import threading
 import time
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Final, NamedTuple
 
@@ -66,7 +68,19 @@ _RECEIVING: Final = (
     *("receive.updateServerInfo=false", "receive.denyCurrentBranch=ignore", "receive.denyDeleteCurrent=ignore"),
     *("receive.denyDeletes=false", "receive.denyNonFastForwards=false", "receive.advertisePushOptions=false"),
 )
-_MEMORY_KB: Final = 2 << 20
+_MEMORY: Final = 2 << 30
+"""Of git's own: not on what it maps, for a user's packs may be large. A child in walls is another process than the one
+that is started here: it sets the limit itself."""
+_LIMIT: Final = f"ulimit -d {_MEMORY >> 10}"
+_LIST: Final = ("ls-files", "-v", "--stage", "-z")
+_LIST_AND_PACK: Final = (
+    f"{_LIMIT};"
+    """ if "$0" "$@" {listing} </dev/null 2>/dev/null; then printf '\\0.\\0'; else printf '\\0!\\0'; fi >&2 &"""
+    """ read go && "$0" "$@" {packing} 2>/dev/null; status=$?; wait; exit $status"""
+)
+_DONE: Final = b"\0.\0"
+_FAILED: Final = b"\0!\0"
+"""No line of a listing begins so."""
 _LARGEST_LISTING: Final = 256 << 20
 _WITHIN_S: Final = 60.0
 _BYTES_PER_S: Final = 4 << 20
@@ -75,6 +89,7 @@ _MOST_S: Final = 1800.0
 """All processes of one exchange together."""
 _MOST_ERRORS: Final = 64 << 10
 _MOST_SKIPPED: Final = 100
+_FIRST_PARENT: Final = regex(rb"commit \d+\0tree [0-9a-f]+\nparent ([0-9a-f]+)\n")
 _FSCK: Final = regex(rb"object ([0-9a-f]{40,64}): (\w+): ")
 _KINDS: Final = ("blob", "commit", "tag", "tree")
 _SHALLOW: Final = "shallow"
@@ -117,6 +132,10 @@ class Transport:
         self.empty_blob = _hash(self._sha256, b"blob 0\0").hex()
         self._git = ""
         self._index = b""
+        self._inside: _Inside | None = None
+        """That waits for what to pack."""
+        self._listing: _Inside | None = None
+        """The same, or one that packs or has packed."""
         self._written: dict[str, bytes | None] = {}
         """Of the skeleton, but for an index."""
         self._writing = threading.Lock()
@@ -156,23 +175,29 @@ class Transport:
                 settings.append(f"receive.fsck.skipList={listed}")
             # In memory: it never waits to be heard, so the pack is made while it starts.
             errors, said_back = (stack.enter_context(_file_in_memory()) for _ in range(2))
-            receiving = self._start(
-                self._host_git("receive-pack", self.git_dir, settings=settings, within=False),
-                stdin=subprocess.PIPE,
-                stdout=said_back,
-                stderr=errors,
-            )
+            inside = self._inside if wanted else None
+            if inside is not None:  # for one pack
+                self._inside = None
+            source, given = inside.pack if inside is not None else _pipe()
+            with source:
+                receiving = self._start(
+                    self._host_git("receive-pack", self.git_dir, settings=settings, within=False),
+                    stdin=source,
+                    stdout=said_back,
+                    stderr=errors,
+                )
             stack.callback(_end, receiving)
+            stack.callback(_close, given)
+            if inside is not None:
+                stack.callback(_close, inside.orders[1])
             timer = stack.enter_context(_deadline(receiving, self._seconds()))
-            given = receiving.stdin
-            assert given is not None
             commands[0] += f"\0{capabilities}"
             with contextlib.suppress(OSError):  # it ended, and says why
                 for text in (command.encode("utf-8", "surrogateescape") for command in commands):
                     given.write(b"%04x" % (len(text) + 4) + text)
                 given.write(b"0000")
                 if any(one.new is not None for one in updates):
-                    self._send_pack(wanted, known, given)
+                    self._send_pack(wanted, known, given, inside)
                 given.close()
             receiving.wait()
             report = _report(said_back)
@@ -191,16 +216,21 @@ class Transport:
             results[name] = "" if state == "ok" else (why or "refused")
         return results
 
-    def _send_pack(self, wanted: Sequence[str], known: Iterable[str], out: IO[bytes]) -> None:
+    def _send_pack(self, wanted: Sequence[str], known: Iterable[str], out: IO[bytes], inside: _Inside | None) -> None:
         """Raises GitFailed, and then `out` has got half a pack, which nobody takes."""
         out.flush()
         if not wanted:
             header = b"PACK\0\0\0\2\0\0\0\0"
             out.write(header + _hash(self._sha256, header))
             return
-        lines = [*wanted, *(f"^{one}" for one in known)]
-        words = ["pack-objects", "--revs", "--stdout", "-q", *(["--exclude-promisor-objects"] if self._partial else [])]
-        self._in_walls(words, given="\n".join((*lines, "")).encode(), out=out)
+        revisions = "\n".join((*wanted, *(f"^{one}" for one in known), "")).encode()
+        if inside is not None:
+            inside.send(revisions, self._seconds())
+        else:
+            self._in_walls(self._packing_words(), given=revisions, out=out)
+
+    def _packing_words(self) -> list[str]:
+        return ["pack-objects", "--revs", "--stdout", "-q", *(["--exclude-promisor-objects"] if self._partial else [])]
 
     # --- questions about objects
 
@@ -217,13 +247,28 @@ class Transport:
 
     def found(self, names: Collection[str]) -> dict[str, FoundObject]:
         """What names mean in the user's repository: ids, or `<id>~1` for a parent. It lacks what is not in it."""
-        if not names:
-            return {}
-        given = "\n".join((*names, "")).encode()
+        found = {name: one for name in names if (one := self._found_loose(name)) is not None}
+        if not (others := [name for name in names if name not in found]):
+            return found
+        given = "\n".join((*others, "")).encode()
         said = self._on_host("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer", given=given)
         lines = (line.rpartition(" ") for line in said.decode("utf-8", "replace").splitlines())
-        found = {name: FoundObject(one, kind) for name, (one, _, kind) in zip(names, lines, strict=True)}
+        found |= {name: FoundObject(one, kind) for name, (one, _, kind) in zip(others, lines, strict=True)}
         return {name: one for name, one in found.items() if one.kind in _KINDS}
+
+    def _found_loose(self, name: str) -> FoundObject | None:
+        """The beginning of an object that just arrived says it without a process of git. The user's store is not
+        writable from inside. None: ask git."""
+        one, parent, _ = name.partition("~1")
+        try:
+            with open(os.path.join(self.git_dir, "objects", one[:2], one[2:]), "rb") as file:
+                begins = zlib.decompressobj().decompress(file.read(_BLOCK), _BLOCK)
+        except (OSError, zlib.error):
+            return None
+        if not parent:
+            return FoundObject(one, begins.partition(b" ")[0].decode("ascii", "replace"))
+        first = _FIRST_PARENT.match(begins)
+        return FoundObject(first[1].decode(), "commit") if first is not None else None
 
     def is_ancestor(self, old: str, new: str) -> bool:
         """In the user's repository. False also where nobody can tell."""
@@ -268,9 +313,42 @@ class Transport:
         Raises GitFailed."""
         if index is None:
             return b""
-        self._write_skeleton(parts)
         self._index = index
-        return self._in_walls(["ls-files", "-v", "--stage", "-z"], given=b"", index=index)
+        listing = self._listing.listed(self._seconds()) if self._listing and self._listing.index is index else None
+        if listing is not None:
+            return listing
+        self._write_skeleton(parts)
+        return self._in_walls(_LIST, given=b"", index=index)
+
+    def begin(self, index: bytes, parts: Mapping[str, bytes]) -> None:
+        """Have git list an index that a command wrote, for `entries_inside`; the same walls serve the next pack. `end`
+        ends it. Raises GitFailed."""
+        self._write_skeleton(parts)
+        with contextlib.ExitStack() as stack:
+            argv, handed = self._walls(stack, index)
+            inside = _Inside(index, _pipe(), _pipe(), _pipe())
+            script = _LIST_AND_PACK.format(listing=" ".join(_LIST), packing=" ".join(self._packing_words()))
+            try:
+                inside.process = self._start(
+                    [*argv, "/bin/sh", "-c", script, *self._git_inside()],
+                    stdin=inside.orders[0],
+                    stdout=inside.pack[1],
+                    stderr=inside.heard[1],
+                    descriptors=handed,
+                )
+            except GitFailed:
+                inside.close()
+                raise
+            inside.orders[0].close()
+            inside.heard[1].close()
+        self._inside = self._listing = inside
+
+    def end(self) -> None:
+        """Nothing more is listed or packed in this exchange."""
+        self.deadline = None
+        listing, self._listing, self._inside = self._listing, None, None
+        if listing is not None:
+            listing.close()
 
     def intended(self, paths: Iterable[bytes]) -> set[bytes]:
         """Which of these `git add -N` made, in the index that `entries_inside` was last asked about."""
@@ -316,7 +394,7 @@ class Transport:
     def _host_git(self, *words: str, settings: Iterable[str] = (), within: bool = True) -> list[str]:
         options = [word for each in (*_QUIET, *settings) for word in ("-c", each)]
         where = [f"--git-dir={self.git_dir}"] if within else []
-        return _limited(self._found_git(), *options, *where, *words)
+        return [self._found_git(), *options, *where, *words]
 
     def _found_git(self) -> str:
         """Looked for once: that takes half a millisecond, and one exchange starts six."""
@@ -330,38 +408,40 @@ class Transport:
         self, words: Sequence[str], *, given: bytes, out: IO[bytes] | None = None, index: bytes | None = None
     ) -> bytes:
         self._write_skeleton({})
-        git = self._found_git()
-        options = [word for each in _PACKING for word in ("-c", each)]
-        places = {self._skeleton: _GIT_DIR, self._store: _SHADOW, f"{self.git_dir}/objects": _REAL}
-        if not is_below(git, "/usr"):
-            places[os.path.dirname(os.path.dirname(git))] = os.path.dirname(os.path.dirname(git))
-        places |= {path: path for path in alternate_stores(f"{self.git_dir}/objects")}
         with contextlib.ExitStack() as stack:
-            handed = [stack.enter_context(_file_in_memory(filter_program(network=Network.NONE)))]
-            copy: tuple[str, ...] = ()
-            if index is not None:  # in memory: a file on disk takes 15 ms for that of 50,000 files
-                handed.append(stack.enter_context(_file_in_memory(index)))
-                copy = ("--ro-bind-data", str(handed[1].fileno()), f"{_GIT_DIR}/{_INDEX}")
-            argv = [
-                find_bwrap() or "bwrap",
-                *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent"),
-                *(
-                    "--new-session",
-                    "--seccomp",
-                    str(handed[0].fileno()),
-                    "--dir",
-                    "/dev",
-                    "--dev-bind",
-                    "/dev/null",
-                    "/dev/null",
-                ),
-                *(word for mount in layout.smallest_mounts() for word in mount.words),
-                *(word for host, place in places.items() for word in ("--ro-bind", host, place)),
-                *copy,
-                *("--tmpfs", f"{_SHADOW}/info", "--remount-ro", "/", "--chdir", "/", "--"),
-                *_limited(git, *options, f"--git-dir={_GIT_DIR}", *words),
-            ]
-            return self._run(argv, given, out=out, descriptors=[file.fileno() for file in handed])
+            argv, handed = self._walls(stack, index)
+            return self._run(
+                [*argv, "/bin/sh", "-c", f'{_LIMIT}; exec "$0" "$@"', *self._git_inside(), *words],
+                given,
+                out=out,
+                descriptors=handed,
+            )
+
+    def _git_inside(self) -> list[str]:
+        return [self._found_git(), *(word for each in _PACKING for word in ("-c", each)), f"--git-dir={_GIT_DIR}"]
+
+    def _walls(self, stack: contextlib.ExitStack, index: bytes | None) -> tuple[list[str], list[int]]:
+        """Words that start a program in walls, and descriptors that they need."""
+        prefix = os.path.dirname(os.path.dirname(self._found_git()))
+        places = {self._skeleton: _GIT_DIR, self._store: _SHADOW, f"{self.git_dir}/objects": _REAL}
+        if not is_below(self._found_git(), "/usr"):
+            places[prefix] = prefix
+        places |= {path: path for path in alternate_stores(f"{self.git_dir}/objects")}
+        handed = [stack.enter_context(_file_in_memory(filter_program(network=Network.NONE))).fileno()]
+        copy: tuple[str, ...] = ()
+        if index is not None:  # in memory: a file on disk takes 15 ms for that of 50,000 files
+            handed.append(stack.enter_context(_file_in_memory(index)).fileno())
+            copy = ("--ro-bind-data", str(handed[1]), f"{_GIT_DIR}/{_INDEX}")
+        argv = [
+            find_bwrap() or "bwrap",
+            *("--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL", "--die-with-parent"),
+            *("--new-session", "--seccomp", str(handed[0]), "--dir", "/dev", "--dev-bind", "/dev/null", "/dev/null"),
+            *(word for mount in layout.smallest_mounts() for word in mount.words),
+            *(word for host, place in places.items() for word in ("--ro-bind", host, place)),
+            *copy,
+            *("--tmpfs", f"{_SHADOW}/info", "--remount-ro", "/", "--chdir", "/", "--"),
+        ]
+        return argv, handed
 
     def _run(
         self,
@@ -401,7 +481,7 @@ class Transport:
         descriptors: Collection[int] = (),
     ) -> subprocess.Popen[bytes]:
         try:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 argv,
                 cwd="/",
                 env=environ,
@@ -413,6 +493,9 @@ class Transport:
             )
         except OSError as error:
             raise GitFailed(os.strerror(error.errno or 0)) from None
+        with contextlib.suppress(OSError):  # it ended already
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
+        return process
 
     def prepare(self, store: GitDir) -> None:
         """Before anything is carried over: takes out of the shadow's store what is neither a file nor a directory, for
@@ -478,6 +561,47 @@ class _Unsound(Exception):
 _LAST_WORDS_S: Final = 5.0
 
 
+class _Inside:
+    """Git in walls, which lists an index at once, and packs when it is told what. What goes wrong is left to who asks
+    again: no words of git come from here."""
+
+    def __init__(self, index: bytes, orders: _Pipe, pack: _Pipe, heard: _Pipe) -> None:
+        self.index = index
+        self.orders = orders
+        self.pack = pack
+        """Its reading end is for who takes the pack; what is written to the other end comes before it."""
+        self.heard = heard
+        self.process: subprocess.Popen[bytes] | None = None
+        self._listed: bytes | None = None
+
+    def listed(self, seconds: float) -> bytes | None:
+        """None: git could not."""
+        if self._listed is None and self.process is not None:
+            with _deadline(self.process, seconds):
+                found, file = bytearray(), self.heard[0]
+                while not found.endswith((_DONE, _FAILED)) and len(found) < _LARGEST_LISTING:
+                    if not (block := os.read(file.fileno(), 1 << 20)):
+                        break
+                    found += block
+            self._listed = bytes(found[: -len(_DONE)]) if found.endswith(_DONE) else None
+        return self._listed
+
+    def send(self, revisions: bytes, seconds: float) -> None:
+        """The pack goes its way. Raises GitFailed."""
+        assert self.process is not None
+        with _deadline(self.process, seconds) as timer:
+            self.orders[1].write(b"pack\n" + revisions)
+            self.orders[1].close()
+            if self.process.wait() or timer.fired:
+                raise GitFailed("it took too long" if timer.fired else "no pack could be made")
+
+    def close(self) -> None:
+        for file in (*self.orders, *self.pack, *self.heard):
+            _close(file)
+        if self.process is not None:
+            _end(self.process)
+
+
 class _Deadline:
     fired = False
 
@@ -506,9 +630,6 @@ def _deadline(process: subprocess.Popen[bytes], seconds: float) -> Iterator[_Dea
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Whose input is over ends by itself, and takes away what it kept apart; who does not is killed."""
-    if process.stdin is not None:
-        with contextlib.suppress(OSError):
-            process.stdin.close()
     if process.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_LAST_WORDS_S)
@@ -518,16 +639,25 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+_Pipe = tuple[IO[bytes], IO[bytes]]
+"""The end to read from, and the end to write to."""
+
+
+def _pipe() -> _Pipe:
+    read_end, write_end = os.pipe()
+    return os.fdopen(read_end, "rb"), os.fdopen(write_end, "wb")
+
+
+def _close(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        file.close()
+
+
 def _file_in_memory(content: bytes = b"") -> IO[bytes]:
     file = os.fdopen(os.memfd_create("forge-git"), "w+b")
     file.write(content)
     file.seek(0)
     return file
-
-
-def _limited(*argv: str) -> list[str]:
-    """With a bound on memory of its own: not on what it maps, for a user's packs may be large."""
-    return ["/bin/sh", "-c", f'ulimit -d {_MEMORY_KB}; exec "$@"', "git", *argv]
 
 
 def _packets(stream: IO[bytes]) -> Iterator[bytes]:

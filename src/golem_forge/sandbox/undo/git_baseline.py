@@ -77,19 +77,17 @@ class IndexListing:
         found = _index_entry(line) if _path_of(line) == path else {}
         return found or self._between(path + b"/", path + b"0")  # a file has nothing below
 
-    def inside(self, directory: bytes) -> dict[bytes, IndexEntry]:
+    def paths_in(self, directory: bytes) -> Iterator[bytes]:
         """What lies directly in a directory."""
         start = directory + b"/" if directory else b""
-        found: dict[bytes, IndexEntry] = {}
         place = self._place(start)
         while (line := self._line(place)) and (path := _path_of(line)).startswith(start):
             name, slash, _ = path[len(start) :].partition(b"/")
             if slash:
-                place = self._place(start + name + b"0")  # behind all that lies below
-                continue
-            found |= _index_entry(line)
-            place += len(line) + 1
-        return found
+                place = self._place(start + name + b"0", place)  # behind all that lies below
+            else:
+                yield path
+                place += len(line) + 1
 
     def _between(self, low: bytes, high: bytes) -> dict[bytes, IndexEntry]:
         found: dict[bytes, IndexEntry] = {}
@@ -99,9 +97,9 @@ class IndexListing:
             place += len(line) + 1
         return found
 
-    def _place(self, path: bytes) -> int:
-        """Where the first line begins whose path is not before this one."""
-        low, high = 0, len(self._text)
+    def _place(self, path: bytes, low: int = 0) -> int:
+        """Where the first line begins whose path is not before this one. `low`: a line that is."""
+        high = len(self._text)
         while low < high:
             middle = max(self._text.rfind(b"\0", low, (low + high) // 2) + 1, low)
             line = self._line(middle)
@@ -214,19 +212,27 @@ class GitBaseline:
         info = entry_stat(os.path.join(self._zone, os.fsdecode(path)))
         return info is not None and not stat.S_ISDIR(info.st_mode)
 
-    def lookup(self, paths: Collection[bytes], *, inside: Collection[bytes] = ()) -> dict[bytes, IndexEntry]:
-        """Of the copied index: these paths, the files directly in each directory of `inside`, and all below a path."""
-        if not (paths or inside) or not self.has_snapshot:
-            return {}
-        inode = self._index.stat().st_ino
+    def lookup(self, paths: Collection[bytes]) -> dict[bytes, IndexEntry]:
+        """Of the copied index: these paths, and all below a path."""
+        found: dict[bytes, IndexEntry] = {}
+        if paths and (listing := self._current_listing()) is not None:
+            for path in paths:
+                found |= listing.at(path)
+        return found
+
+    def paths_in(self, directory: bytes) -> Iterable[bytes]:
+        """Of the copied index: what lies directly in a directory."""
+        listing = self._current_listing()
+        return listing.paths_in(directory) if listing is not None else ()
+
+    def _current_listing(self) -> IndexListing | None:
+        try:
+            inode = self._index.stat().st_ino
+        except FileNotFoundError:
+            return None
         if self._listing is None or self._listed != inode:  # another process may have taken a newer copy
             self._listing, self._listed = IndexListing(self._git(("ls-files", "-s", "-v", "-z"))), inode
-        found: dict[bytes, IndexEntry] = {}
-        for path in paths:
-            found |= self._listing.at(path)
-        for path in inside:
-            found |= self._listing.inside(path)
-        return found
+        return self._listing
 
     def blobs(self, ids: Iterable[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """(id, content) of each that is there and not too large to be read."""

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.changes import PathChange, PathKind, PathState
 from golem_forge.sandbox.git.command import (
@@ -61,6 +60,17 @@ class GitRefused(Exception):
     stated_name = "GitRefused"
 
 
+class GitReading(NamedTuple):
+    """What git says of a repository; `GitState.states` makes states of paths of it."""
+
+    found: dict[str, tuple[PathState, bytes]]
+    """Without the index."""
+    commit: str
+    """Which HEAD is; empty: there is none yet."""
+    diff: bytes
+    """What the index has otherwise."""
+
+
 class GitState:
     def __init__(self, zone: str, repository: Repository, folder: Path) -> None:
         self._zone = zone
@@ -78,17 +88,8 @@ class GitState:
         going_on = (_stamp(os.path.join(self._own, name)) for name in _OPERATIONS)
         return (*own, *common, *going_on, *_directories(os.path.join(self._common, "refs")))
 
-    def read(
-        self, hidden: tuple[os.stat_result, list[tuple[bytes, bytes]]] | None = None
-    ) -> dict[str, tuple[PathState, bytes]]:
-        """Path → state, and the content where it is a file; the caller keeps it. `hidden`: entries with a flag, as
-        somebody read them from the index that had this stat. Raises GitRefused."""
-        with ThreadPoolExecutor(1) as pool:
-            if hidden is not None and _stamp_of(hidden[0]) == _stamp(os.path.join(self._own, "index")):
-                return self._read(lambda: hidden[1])
-            return self._read(pool.submit(self._hidden).result)
-
-    def _read(self, hidden: Callable[[], list[tuple[bytes, bytes]]]) -> dict[str, tuple[PathState, bytes]]:
+    def read(self) -> GitReading:
+        """Raises GitRefused."""
         found: dict[str, tuple[PathState, bytes]] = {}
         for line in self._git("for-each-ref", "--format=%(objectname) %(refname)").splitlines():
             id_, _, name = line.partition(b" ")
@@ -102,15 +103,23 @@ class GitState:
             found[STASH] = (_link(" ".join(entries)), b"")
         words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
         diff = self._git(*words, commit or _EMPTY_TREE, may_fail=not commit)
-        if any(line.startswith(b":") and line.endswith(b" U") for line in diff.split(b"\0")):
-            mark = f"unread:{sha256(diff).hexdigest()}"
-            found[INDEX] = (PathState(PathKind.FILE, 0, mark, lost=_CONFLICT), b"")
-        else:
-            flags = b"\0".join(tag + b" " + path for tag, path in hidden())
-            found[INDEX] = (PathState(PathKind.FILE), commit.encode() + b"\n" + diff + _FLAGS + flags)
         for file, content in self._operation_files():
             found[PREFIX + file] = (PathState(PathKind.FILE), content)
-        return found
+        return GitReading(found, commit, diff)
+
+    def states(
+        self, reading: GitReading, hidden: tuple[os.stat_result, list[tuple[bytes, bytes]]] | None = None
+    ) -> dict[str, tuple[PathState, bytes]]:
+        """Path → state, and the content where it is a file; the caller keeps it. `hidden`: entries with a flag, as
+        somebody read them from the index that had this stat. Raises GitRefused."""
+        found, commit, diff = reading
+        if any(line.startswith(b":") and line.endswith(b" U") for line in diff.split(b"\0")):
+            mark = f"unread:{sha256(diff).hexdigest()}"
+            return {**found, INDEX: (PathState(PathKind.FILE, 0, mark, lost=_CONFLICT), b"")}
+        known = hidden is not None and _stamp_of(hidden[0]) == _stamp(os.path.join(self._own, "index"))
+        flags = b"\0".join(tag + b" " + path for tag, path in (hidden[1] if hidden and known else self._hidden()))
+        content = commit.encode() + b"\n" + diff + _FLAGS + flags
+        return {**found, INDEX: (PathState(PathKind.FILE), content)}
 
     def _hidden(self) -> list[tuple[bytes, bytes]]:
         """Entries that are hidden by a flag: `h` assumed unchanged, `S` not in the work tree."""

@@ -1,7 +1,7 @@
 """The change log of a session: a ChangeSet a line in FORGE_HOME/sessions/<id>.changes, each with a hash of all before.
 
-The journal has the hash of each line (event `filesChanged`), so the two can be compared. `read`
-gives what is complete: a line that a crash cut short is left out.
+The journal has the hash of each line (event `filesChanged`), so the two can be compared. `read` gives what is complete:
+a line that a crash cut short is left out.
 """
 
 from __future__ import annotations

@@ -19,16 +19,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import sqlite3
 import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Final, Self, TypeVar
 
 from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState, file_diff
@@ -36,7 +37,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal_files import is_locked
 from golem_forge.sandbox.files import temp_name
-from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Parts, call_libc
+from golem_forge.sandbox.handles import CONTENT, ENTRY, LISTING, Handle, Parts, call_libc, read_regular
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.git_state import INDEX, GitRefused
@@ -56,10 +57,14 @@ from golem_forge.sandbox.undo.zone_files import OWN_NAME
 from golem_forge.sandbox.undo.zone_history import ZoneHistory, outer_host, same_state, zone_history
 from golem_forge.sandbox.zones import AccessMode
 
+T = TypeVar("T")
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SHOWN: Final = 1 << 20
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
+_AT_ONCE: Final = 100
+"""Paths for which the store is locked once; others who wait for it have their turn in between."""
+_REMOVING: Final = 4
 EDITED: Final = "it was changed since"
 SPECIAL: Final = "a FIFO, a socket or a device stands there now"
 
@@ -168,14 +173,30 @@ def preview(
     sets = SessionChangeLog(home, session).read()
     chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
     steps: list[UndoStep] = []
-    lost: list[UndoStep] = []
+    by_zone: dict[ZoneHistory, list[tuple[Parts, str, list[PathChange]]]] = {}
     for path, changes in _by_path(chosen).items():
         if paths and not _is_meant(path, paths):
             continue
-        step = _step(path, changes, home, sandbox, settings or UndoSettings(), picked=_is_meant(path, also))
-        if step is not None:
-            (lost if step.then.lost else steps).append(step)
-    return UndoPreview(tuple(_in_order(steps)), tuple(lost), tuple(dict.fromkeys(one.call for one in chosen)))
+        if (place := locate(path, home, sandbox, settings or UndoSettings())) is not None:
+            by_zone.setdefault(place[0], []).append((place[1], path, changes))
+        else:
+            why = "it lies in no zone of this session"
+            steps.append(UndoStep(path, UndoAction.RESTORE, ABSENT, changes[0].before, selected=False, why=why))
+    for history, all_of_it in by_zone.items():
+        for some in _batches(all_of_it):
+            with history.store.locked():
+                stand = history.states([parts for parts, _, _ in some if parts[0] != GIT_FILE])
+                for parts, path, changes in some:
+                    now = stand[parts] if parts in stand else history.state(parts)
+                    step = _step(path, changes, history, now, picked=_is_meant(path, also))
+                    steps += [step] if step is not None else []
+    lost = tuple(one for one in steps if one.then.lost)
+    found = tuple(_in_order(one for one in steps if not one.then.lost))
+    return UndoPreview(found, lost, tuple(dict.fromkeys(one.call for one in chosen)))
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
 
 
 def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
@@ -187,41 +208,33 @@ def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
 
 
 def _step(
-    path: str, changes: list[PathChange], home: Path, sandbox: Sandbox, settings: UndoSettings, *, picked: bool
+    path: str, changes: list[PathChange], history: ZoneHistory, now: PathState, *, picked: bool
 ) -> UndoStep | None:
-    """None: there is nothing to do."""
+    """None: there is nothing to do. `now`: what stands there."""
     then, left = changes[0].before, changes[-1].after
     others = tuple(dict.fromkeys(who for change in changes for who in change.others))
-    place = locate(path, home, sandbox, settings)
-    if place is None:
-        return UndoStep(
-            path, UndoAction.RESTORE, ABSENT, then, selected=False, why="it lies in no zone of this session"
-        )
-    history, parts = place
-    with history.store.locked():
-        now = history.state(parts)
-        if same_state(now, then):
-            return None
-        if then.digest and not then.lost and not history.store.has(then.digest):
-            then = replace(then, lost="it is not kept any more (undo.keep, undo.max_disk)")
-        if now.kind is PathKind.SPECIAL:
-            why = SPECIAL
-        elif not same_state(now, left):
-            why = EDITED
-        else:
-            why = f"it may be the work of {', '.join(others)}" if others else ""
-        if then.lost:
-            return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
-        action = (
-            UndoAction.DELETE
-            if then.kind is PathKind.ABSENT
-            else UndoAction.CREATE
-            if now.kind is PathKind.ABSENT
-            else UndoAction.MODE
-            if (now.kind, now.digest, now.target) == (then.kind, then.digest, then.target)
-            else UndoAction.RESTORE
-        )
-        diff = _diff(path, history, now, then)
+    if same_state(now, then):
+        return None
+    if then.digest and not then.lost and not history.store.has(then.digest):
+        then = replace(then, lost="it is not kept any more (undo.keep, undo.max_disk)")
+    if then.lost:
+        return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
+    if now.kind is PathKind.SPECIAL:
+        why = SPECIAL
+    elif not same_state(now, left):
+        why = EDITED
+    else:
+        why = f"it may be the work of {', '.join(others)}" if others else ""
+    action = (
+        UndoAction.DELETE
+        if then.kind is PathKind.ABSENT
+        else UndoAction.CREATE
+        if now.kind is PathKind.ABSENT
+        else UndoAction.MODE
+        if (now.kind, now.digest, now.target) == (then.kind, then.digest, then.target)
+        else UndoAction.RESTORE
+    )
+    diff = _diff(path, history, now, then)
     return UndoStep(path, action, now, then, selected=picked or not why, why=why, diff=diff)
 
 
@@ -339,33 +352,43 @@ def _carry_out(
     left: dict[str, str] = {}
     modes: list[tuple[Parts, int]] = []
     in_git: list[tuple[str, PathState, PathState]] = []
+    steps: list[tuple[str, Parts, PathState, PathState]] = []
     for item in items:
         path = str(item["path"])
         now, then = (PathState.from_json(item[side]) for side in ("now", "then"))  # type: ignore[arg-type]
         parts = tuple(path.split("/")[2:])
         if parts[0] == GIT_FILE:
             in_git.append(("/".join(parts), now, then))
-            continue
-        with history.store.locked():
-            found = history.state(parts)
-            if same_state(found, then):
-                continue
-            if again and found.kind is then.kind is PathKind.DIRECTORY:  # made, and its mode was not set yet
-                modes.append((parts, then.mode))
-                continue
-            if not same_state(found, now):
-                left[path] = SPECIAL if found.kind is PathKind.SPECIAL else EDITED
-                continue
-            try:
-                _put(history, parts, found, then)
-            except FileExistsError:
-                left[path] = EDITED
-                continue
-            except OSError as error:
-                left[path] = os.strerror(error.errno or 0).lower()
-                continue
-        if then.kind is PathKind.DIRECTORY:
-            modes.append((parts, then.mode))
+        else:
+            steps.append((path, parts, now, then))
+    with _Removals() as removals:
+        for some in _batches(steps):
+            with history.store.locked():
+                # By their times: whatever a step replaces or removes, it compares with what is found here.
+                stand = history.states([parts for _, parts, _, _ in some], anew=False)
+                for path, parts, now, then in some:
+                    found = stand[parts]
+                    if same_state(found, then):  # nothing compares this one
+                        found = history.state(parts)
+                    if same_state(found, then):
+                        continue
+                    if again and found.kind is then.kind is PathKind.DIRECTORY:  # made, and its mode was not set yet
+                        modes.append((parts, then.mode))
+                        continue
+                    if not same_state(found, now):
+                        left[path] = SPECIAL if found.kind is PathKind.SPECIAL else EDITED
+                        continue
+                    try:
+                        _put(history, parts, found, then, removals)
+                    except FileExistsError:
+                        left[path] = EDITED
+                        continue
+                    except OSError as error:
+                        left[path] = os.strerror(error.errno or 0).lower()
+                        continue
+                    if then.kind is PathKind.DIRECTORY:
+                        modes.append((parts, then.mode))
+            removals.start()
     for parts, mode in reversed(modes):  # now that everything in them is there
         with contextlib.suppress(OSError):
             directory = history.files.open(parts, LISTING)
@@ -373,6 +396,44 @@ def _carry_out(
     left |= _carry_out_git(history, in_git, index=index)
     history.files.sync()
     return left
+
+
+class _Removals:
+    """Removes files that steps took out of the way, beside the steps that follow: the system lets a removal wait until
+    what was just written to the file is on disk. They have names of ours meanwhile, and the restore counts as not
+    finished before all are gone: after a kill `finish_restores` removes them."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_REMOVING)
+        self._asked: list[tuple[Handle, str]] = []
+        self._begun: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._pool:
+            self.finish()
+
+    def add(self, directory: Handle, name: str) -> None:
+        self._asked.append((directory, name))
+
+    def start(self) -> None:
+        """Those before them are gone then: each holds its directory open."""
+        wait(self._begun)
+        asked, self._asked = self._asked, []
+        self._begun = [self._pool.submit(_remove_all, asked[first::_REMOVING]) for first in range(_REMOVING) if asked]
+
+    def finish(self) -> None:
+        _remove_all(self._asked)
+        self._asked.clear()
+        wait(self._begun)
+
+
+def _remove_all(names: Iterable[tuple[Handle, str]]) -> None:
+    for directory, name in names:
+        with contextlib.suppress(OSError):  # somebody else did, or the directory is not ours any more
+            os.unlink(name, dir_fd=directory.fd)
 
 
 def _carry_out_git(
@@ -400,27 +461,22 @@ def _carry_out_git(
     return left
 
 
-def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) -> None:
+def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState, removals: _Removals) -> None:
+    """Raises FileExistsError where something else stands there than what was found, which stays then; OSError."""
     parent = history.files.open_parent(parts)
     name = parts[-1]
     if found.kind is PathKind.DIRECTORY and then.kind is not PathKind.DIRECTORY:
+        removals.finish()
         os.rmdir(name, dir_fd=parent.fd)  # fails where something is in it: that was not ours
-    if then.kind is PathKind.ABSENT:
-        if found.kind is not PathKind.DIRECTORY:
-            aside = temp_name()
-            os.rename(name, aside, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
-            if not _is_found(parent.fd, aside, found):
-                _rename_to_free_place(parent.fd, aside, name)
-                raise FileExistsError
-            os.unlink(aside, dir_fd=parent.fd)
-        return
-    if then.kind is PathKind.DIRECTORY:
+    if then.kind in (PathKind.ABSENT, PathKind.DIRECTORY):
         if found.kind not in (PathKind.ABSENT, PathKind.DIRECTORY):
-            os.unlink(name, dir_fd=parent.fd)
-        if found.kind is not PathKind.DIRECTORY:
+            _take_away(parent, name, found, removals)
+        if then.kind is PathKind.DIRECTORY and found.kind is not PathKind.DIRECTORY:
             os.mkdir(name, 0o700, dir_fd=parent.fd)
         return
     if found.kind is PathKind.FILE and then.kind is PathKind.FILE and found.digest == then.digest:
+        if not _is_found(parent.fd, name, found):
+            raise FileExistsError
         file = history.files.open(parts, ENTRY)
         os.chmod(f"/proc/self/fd/{file.fd}", then.mode)  # it may be unreadable now
         return
@@ -431,38 +487,46 @@ def _put(history: ZoneHistory, parts: Parts, found: PathState, then: PathState) 
         data = history.store.content(then.digest)
         if data is None:
             raise OSError(2, "its content is not kept any more")
-        fd = os.open(temporary, _NEW_FILE, 0o600, dir_fd=parent.fd)
+        file = Handle(os.open(temporary, _NEW_FILE, then.mode, dir_fd=parent.fd))
         try:
             view = memoryview(data)
             while view:
-                view = view[os.write(fd, view) :]
-            os.fchmod(fd, then.mode)
-        finally:
-            os.close(fd)
-    if found.kind in (PathKind.FILE, PathKind.LINK):
-        _exchange(parent.fd, temporary, name, found)
-    elif found.kind is PathKind.SPECIAL:
-        os.rename(temporary, name, src_dir_fd=parent.fd, dst_dir_fd=parent.fd)
+                view = view[os.write(file.fd, view) :]
+            if stat.S_IMODE(os.fstat(file.fd).st_mode) != then.mode:
+                os.fchmod(file.fd, then.mode)
+        except OSError:  # the disk is full
+            os.unlink(temporary, dir_fd=parent.fd)
+            raise
+    if found.kind in (PathKind.FILE, PathKind.LINK, PathKind.SPECIAL):
+        _exchange(parent, temporary, name, found, removals)
     else:
         _rename_to_free_place(parent.fd, temporary, name)
 
 
-def _exchange(directory: int, new: str, name: str, found: PathState) -> None:
-    """Raises FileExistsError where it was something else than what was found, which stays then. Threat: the person
-    saves the file between the look at it and this."""
-    names = (directory, os.fsencode(new), directory, os.fsencode(name))
+def _take_away(directory: Handle, name: str, found: PathState, removals: _Removals) -> None:
+    aside = temp_name()
+    os.rename(name, aside, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    if not _is_found(directory.fd, aside, found):
+        _rename_to_free_place(directory.fd, aside, name)
+        raise FileExistsError
+    removals.add(directory, aside)
+
+
+def _exchange(directory: Handle, new: str, name: str, found: PathState, removals: _Removals) -> None:
+    """Threat: the person saves the file between the look at it and this."""
+    names = (directory.fd, os.fsencode(new), directory.fd, os.fsencode(name))
     try:
         call_libc("renameat2", *names, _RENAME_EXCHANGE)
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.EINVAL):  # this file system cannot
-            os.unlink(new, dir_fd=directory)
+            os.unlink(new, dir_fd=directory.fd)
             raise
-        os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+        os.rename(new, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
         return
-    same = _is_found(directory, new, found)
+    same = _is_found(directory.fd, new, found)
     if not same:
         call_libc("renameat2", *names, _RENAME_EXCHANGE)
-    os.unlink(new, dir_fd=directory)
+    removals.add(directory, new)
     if not same:
         raise FileExistsError
 
@@ -472,12 +536,14 @@ def _is_found(directory: int, name: str, found: PathState) -> bool:
     info = os.lstat(name, dir_fd=directory)
     if found.kind is PathKind.LINK:
         return stat.S_ISLNK(info.st_mode) and os.readlink(name, dir_fd=directory) == found.target
-    if found.kind is not PathKind.FILE or not stat.S_ISREG(info.st_mode):
-        return found.kind is PathKind.SPECIAL
+    if found.kind is PathKind.SPECIAL:
+        return not any(test(info.st_mode) for test in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
+    if not stat.S_ISREG(info.st_mode):
+        return False
     if found.lost or info.st_size != found.size or not info.st_mode & 0o400:
         return info.st_size == found.size
-    with open(os.open(name, CONTENT, dir_fd=directory), "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == found.digest
+    file = Handle(os.open(name, CONTENT, dir_fd=directory))
+    return sha256(read_regular(file.fd, found.size + 1) or b"").hexdigest() == found.digest
 
 
 def _rename_to_free_place(directory: int, old: str, new: str) -> None:

@@ -152,6 +152,8 @@ class ZoneStore:
         self._pack: tuple[int, int] | None = None
         self._writing: tuple[int, int] | None = None
         """The pack that is written to, and its descriptor."""
+        self._reading: tuple[int, Handle] | None = None
+        """The pack that was last read, as long as the lock is held: then nobody puts another one in its place."""
         self._new: dict[str, tuple[int, int, int]] = {}
         """Kept since the lock was taken: pack, place and size."""
         self._known: set[str] | None = None
@@ -218,6 +220,7 @@ class ZoneStore:
                 raise
             finally:
                 self._depth -= 1
+                self._reading = None
                 fcntl.flock(self._lock.fd, fcntl.LOCK_UN)
 
     # --- facts about the zone
@@ -245,8 +248,9 @@ class ZoneStore:
             found.update(map(_entry, self._db.execute(f"{_SELECT} WHERE path IN ({marks})", some)))
         return found
 
-    def entries(self) -> Iterator[tuple[bytes, PathEntry]]:
-        for row in self._db.execute(_SELECT):
+    def entries(self, start: bytes = b"") -> Iterator[tuple[bytes, PathEntry]]:
+        """All, or those below a directory, whose path ends with `/`."""
+        for row in self._db.execute(f"{_SELECT} WHERE path >= ? AND path < ?", (start, _behind(start))):
             yield _entry(row)
 
     def children(self, parts: Parts) -> list[bytes]:
@@ -255,10 +259,7 @@ class ZoneStore:
 
     def below(self, parts: Parts) -> list[bytes]:
         start = as_bytes(parts) + b"/" if parts else b""
-        found = self._db.execute(
-            "SELECT path FROM entries WHERE path >= ? AND path < ?",
-            (start, start[:-1] + b"0" if start else b"\xff" * 9),
-        )
+        found = self._db.execute("SELECT path FROM entries WHERE path >= ? AND path < ?", (start, _behind(start)))
         return [row[0] for row in found]
 
     def names_of(self, device: int, inode: int) -> list[bytes]:
@@ -271,7 +272,7 @@ class ZoneStore:
     def has_files_below(self, parts: Parts) -> bool:
         start = as_bytes(parts) + b"/"
         query = "SELECT 1 FROM entries WHERE path >= ? AND path < ? AND kind IN ('file', 'link') LIMIT 1"
-        return self._db.execute(query, (start, start[:-1] + b"0")).fetchone() is not None
+        return self._db.execute(query, (start, _behind(start))).fetchone() is not None
 
     def put(self, entries: Iterable[tuple[bytes, PathEntry]]) -> None:
         self._db.executemany(
@@ -344,14 +345,17 @@ class ZoneStore:
         row = row or self._db.execute("SELECT pack, start, size FROM contents WHERE digest = ?", (digest,)).fetchone()
         if row is None:
             return None
-        try:
-            fd = os.open(self.folder / "packs" / str(row[0]), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            data = os.pread(fd, row[2], row[1])
-        finally:
-            os.close(fd)
+        pack, start, size = row
+        reading = self._reading
+        if reading is None or reading[0] != pack:
+            try:
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+                reading = (pack, Handle(os.open(self.folder / "packs" / str(pack), flags)))
+            except OSError:
+                return None
+            if self._depth:
+                self._reading = reading
+        data = os.pread(reading[1].fd, size, start)
         return data if sha256(data).hexdigest() == digest else None
 
     def _open_pack(self) -> tuple[int, int]:
@@ -411,15 +415,17 @@ class ZoneStore:
     def note_changes(self, changed: Iterable[tuple[bytes, PathState]], spans: Iterable[Span]) -> None:
         """`changed`: each path with the state before. Of each span the first one counts."""
         spans = tuple(spans)
-        for path, before in changed:
-            text = json.dumps(before.to_json())
-            for span in spans:
-                others = [one.label for one in spans if one.id != span.id]
-                self._db.execute(
-                    "INSERT INTO span_changes VALUES (?, ?, ?, ?) ON CONFLICT (span, path) DO UPDATE SET others = "
-                    "CASE WHEN others = '[]' THEN excluded.others ELSE others END",
-                    (span.id, path, text, json.dumps(others)),
-                )
+        others = {span.id: json.dumps([one.label for one in spans if one.id != span.id]) for span in spans}
+        self._db.executemany(
+            "INSERT INTO span_changes VALUES (?, ?, ?, ?) ON CONFLICT (span, path) DO UPDATE SET others = "
+            "CASE WHEN others = '[]' THEN excluded.others ELSE others END",
+            (
+                (span, path, text, labels)
+                for path, before in changed
+                for text in (json.dumps(before.to_json()),)
+                for span, labels in others.items()
+            ),
+        )
 
     def span_changes(self, span: Span) -> list[tuple[bytes, PathState, tuple[str, ...]]]:
         rows = self._db.execute(
@@ -518,6 +524,11 @@ class ZoneStore:
 _SELECT: Final = (
     "SELECT path, kind, mode, size, digest, target, lost, ctime, inode, device, links, made_by FROM entries"
 )
+
+
+def _behind(start: bytes) -> bytes:
+    """What sorts behind all paths that begin so; `start` ends with `/`, or is empty."""
+    return start[:-1] + b"0" if start else b"\xff" * 9
 
 
 def _entry(row: tuple[Any, ...]) -> tuple[bytes, PathEntry]:

@@ -90,24 +90,35 @@ class ZoneFiles:
         call_libc("syncfs", root.fd)
 
     def stat(self, parts: Parts) -> os.stat_result | None:
+        directory = self._directory(parts[:-1])
+        return entry_stat(parts[-1], directory.fd) if parts and directory is not None else None
+
+    def _directory(self, parts: Parts) -> Handle | None:
         try:
-            directory = self.open(parts[:-1], DIRECTORY) if parts[:-1] else self._root
+            return self.open(parts, DIRECTORY) if parts else self._root
         except OSError:
             return None
-        return entry_stat(parts[-1], directory.fd) if parts else None
 
     def is_special(self, parts: Parts) -> bool:
         """Whether a FIFO, a socket or a device stands there."""
         info = self.stat(parts)
         return info is not None and not any(test(info.st_mode) for test in (stat.S_ISREG, stat.S_ISLNK, stat.S_ISDIR))
 
-    def seen(self, path: bytes) -> Seen | None:
-        """None: nothing that is kept stands there."""
-        parts = as_parts(path)
-        info = self.stat(parts)
-        if info is None or OWN_NAME.fullmatch(parts[-1]):
-            return None
-        if parts[-1] in PLACEHOLDER_NAMES and self._placeholders.include(info):
+    def seen_at(self, paths: Iterable[bytes]) -> dict[bytes, Seen | None]:
+        """Of each path; None: nothing that is kept stands there. Those in one directory come best one after another."""
+        found: dict[bytes, Seen | None] = {}
+        here: Parts | None = None
+        for path in paths:
+            parts = as_parts(path)
+            if parts[:-1] != here:
+                here = parts[:-1]
+                directory = self._directory(here)
+            info = entry_stat(parts[-1], directory.fd) if directory is not None else None
+            found[path] = self._seen(parts[-1], info) if info is not None else None
+        return found
+
+    def _seen(self, name: str, info: os.stat_result) -> Seen | None:
+        if OWN_NAME.fullmatch(name) or (name in PLACEHOLDER_NAMES and self._placeholders.include(info)):
             return None
         mode = stat.S_IMODE(info.st_mode)
         stamp = Stamp(info.st_ctime_ns, info.st_ino, info.st_dev, info.st_nlink, info.st_size, mode)
@@ -116,6 +127,18 @@ class ZoneFiles:
         if stat.S_ISLNK(info.st_mode):
             return Seen(PathKind.LINK, stamp._replace(mode=0))
         return Seen(PathKind.DIRECTORY, NO_STAMP._replace(mode=mode)) if stat.S_ISDIR(info.st_mode) else None
+
+    def names(self, parts: Parts) -> set[bytes]:
+        """The names in a directory at which something stands that is kept for sure; of others `seen_at` says it."""
+        try:
+            directory = self.open(parts, LISTING)
+            with os.scandir(directory.fd) as found:
+                kept = [
+                    one.name for one in found if one.is_file(follow_symlinks=False) or one.is_symlink() or one.is_dir()
+                ]
+        except OSError:
+            return set()
+        return {os.fsencode(name) for name in kept if name not in PLACEHOLDER_NAMES and not OWN_NAME.fullmatch(name)}
 
     def read(
         self, path: bytes, here: Seen, most: int, keep: Callable[[bytes], str], *, settle: bool = False
@@ -187,13 +210,11 @@ class ZoneFiles:
         """Which modes a checkout gives files here, plain and executable: as most of some have."""
         counted: Counter[int] = Counter()
         for here, entries in scan.listings():
-            for name in list(entries)[:20]:
-                if (
-                    not is_in_git(here)
-                    and (info := self.stat((*here, name))) is not None
-                    and stat.S_ISREG(info.st_mode)
-                ):
-                    counted[stat.S_IMODE(info.st_mode)] += 1
+            if is_in_git(here):
+                continue
+            for one in self.seen_at(as_bytes((*here, name)) for name in islice(entries, 20)).values():
+                if one is not None and one.kind is PathKind.FILE:
+                    counted[one.stamp.mode] += 1
             if counted.total() > _SAMPLED:
                 break
         plain = next((mode for mode, _ in counted.most_common() if not mode & 0o111), 0o644)

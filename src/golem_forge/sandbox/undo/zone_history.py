@@ -21,7 +21,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
@@ -34,7 +34,7 @@ from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
-from golem_forge.sandbox.undo.git_state import INDEX, GitRefused, GitState, left_commits
+from golem_forge.sandbox.undo.git_state import INDEX, GitReading, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
 from golem_forge.sandbox.undo.zone_files import (
     MOST_ENTRIES,
@@ -208,9 +208,16 @@ class ZoneHistory:
             self._open()
             self._look_at_git()
             return self._known(as_bytes(parts))
-        self._update([as_bytes(parts)], anew=True)
-        known = self._known(as_bytes(parts))
-        return PathState(PathKind.SPECIAL) if known == ABSENT and self.files.is_special(parts) else known
+        return self.states([parts])[parts]
+
+    def states(self, paths: Collection[Parts], *, anew: bool = True) -> dict[Parts, PathState]:
+        """The same for several paths, none of them git's own. `anew`: also those that are read whose times say that
+        nothing changed; a process that has a file mapped can write it without."""
+        self._update(map(as_bytes, paths), anew=anew)
+        entries = self.store.entries_at([as_bytes(parts) for parts in paths])
+        found = {as_parts(path): one.state if one is not None else ABSENT for path, one in entries.items()}
+        special = [parts for parts, state in found.items() if state == ABSENT and self.files.is_special(parts)]
+        return found | dict.fromkeys(special, PathState(PathKind.SPECIAL))
 
     def _covered(self) -> Iterator[Parts]:
         yield from (as_parts(path) for path, one in self.store.entries() if not one.state.lost)
@@ -282,7 +289,12 @@ class ZoneHistory:
         self._regenerable = {parts for parts in self._regenerable if self.files.is_regenerable(parts)}
         if self._mark is None:
             self._open()
-            self._look_at_all()
+            with ThreadPoolExecutor(1) as pool:
+                git = self._git_state
+                stamp = git.stamp() if git is not None else None
+                begun = pool.submit(git.read) if git is not None and stamp != self._git_stamp else None
+                self._look_at_all()
+                self._look_at_git(stamp, begun)
         else:
             found = self._scan.changed_since(self._mark, by_times=bool(self._going_on))
             listed = [parts for parts in self._scan.listed_since(self._mark) if not is_in_git(parts)]
@@ -290,7 +302,7 @@ class ZoneHistory:
                 self._look_at_all()
             elif found.paths or listed:
                 self._look_at(found.paths, listed)
-        self._look_at_git()
+            self._look_at_git()
         self._mark = mark
 
     def _look_in_any_case(self) -> None:
@@ -307,12 +319,13 @@ class ZoneHistory:
             self._look_at_git()
             self._mark, self._too_much = None, str(error)
 
-    def _look_at_git(self) -> None:
-        """HEAD, refs, index and stash."""
-        if self._git_state is None or (stamp := self._git_state.stamp()) == self._git_stamp:
+    def _look_at_git(self, stamp: object = None, begun: Future[GitReading] | None = None) -> None:
+        """HEAD, refs, index and stash. `begun`: they are being read, and had this stamp before."""
+        if self._git_state is None or (stamp := stamp or self._git_state.stamp()) == self._git_stamp:
             return
         try:
-            found = self._git_state.read(self._git.hidden if self._git is not None else None)
+            reading = begun.result() if begun is not None else self._git_state.read()
+            found = self._git_state.states(reading, self._git.hidden if self._git is not None else None)
         except GitRefused:
             return
         first = not self.store.get("git")
@@ -320,7 +333,7 @@ class ZoneHistory:
         for path, (state, content) in found.items():
             is_index = state.kind is PathKind.FILE and not state.lost
             now[os.fsencode(path)] = replace(state, digest=self.store.keep(content)) if is_index else state
-        old = {path: one.state for path, one in self.store.entries() if path.startswith(b".git/")}
+        old = {path: one.state for path, one in self.store.entries(b".git/")}
         moved = [path for path in {*old, *now} if old.get(path) != now.get(path)]
         if not first:
             self._note([(path, old.get(path, ABSENT)) for path in moved])
@@ -345,26 +358,26 @@ class ZoneHistory:
 
     def _look_at(self, changed: Collection[Parts], listed: Collection[Parts]) -> None:
         """`changed`: paths that were made or written; `listed`: directories in which names may be gone."""
-        paths = {as_bytes(parts) for parts in changed if not self._is_left_out(parts)}
-        suspects: set[bytes] = set()
-        inside: set[bytes] = set()
+        judged: dict[Parts, bool] = {}
+        paths = {as_bytes(parts) for parts in changed if not self._is_left_out(parts, judged)}
         gone: set[bytes] = set()
         present = self._scan.directories()
         for parts in listed:
-            if self._is_left_out(parts) and parts:
+            if self._is_left_out(parts, judged) and parts:
                 continue
             path = as_bytes(parts)
             if parts in present:
-                suspects.update(self.store.children(parts))
-                inside.add(path)
+                names = self.files.names(parts)
+                known = (*self.store.children(parts), *(self._git.paths_in(path) if self._git is not None else ()))
+                paths.update(one for one in known if one.rpartition(b"/")[2] not in names)
             else:
-                suspects.update(self.store.below(parts))
+                paths.update(self.store.below(parts))
                 gone.add(path)
             if parts:
                 paths.add(path)
-        known = self._git.lookup(gone, inside=inside) if self._git is not None and (inside or gone) else {}
-        paths.update(path for path in (*suspects, *known) if self.files.seen(path) is None)
-        self._note(self._update(self._with_parents(map(as_parts, paths))))
+        if self._git is not None:
+            paths.update(self._git.lookup(gone))
+        self._note(self._update(self._with_parents(map(as_parts, paths), judged)))
 
     def _look_at_all(self) -> None:
         directories = {
@@ -446,17 +459,18 @@ class ZoneHistory:
 
     # --- one path
 
-    def _with_parents(self, paths: Iterable[Parts]) -> list[bytes]:
-        """And the directories above, which a call may have made."""
-        every = {as_bytes(parts[:length]) for parts in paths for length in range(1, len(parts) + 1)}
-        return sorted(path for path in every if not self._is_left_out(as_parts(path)))
+    def _with_parents(self, paths: Iterable[Parts], judged: dict[Parts, bool] | None = None) -> list[bytes]:
+        """And the directories above, which a call may have made. `judged`: as of `_is_left_out`."""
+        judged = {} if judged is None else judged
+        every = {parts[:length] for parts in paths for length in range(1, len(parts) + 1)}
+        return sorted(as_bytes(parts) for parts in every if not self._is_left_out(parts, judged))
 
     def _update(self, paths: Iterable[bytes], *, anew: bool = False) -> list[tuple[bytes, PathState]]:
         """Brings the entries of these paths up to date. Each that is another than before, with the state before; where
         no call is open nobody asks for that. `anew`: also where the times say that nothing changed."""
         spans = self.store.spans()
         todo = sorted(paths)
-        seen = {path: self.files.seen(path) for path in todo}
+        seen = self.files.seen_at(todo)
         entries = self.store.entries_at(todo)
         unknown = [path for path in todo if entries[path] is None] if spans and self.store.get("captured") else []
         index = self._git.lookup(unknown) if self._git is not None and unknown else {}
@@ -491,16 +505,21 @@ class ZoneHistory:
                 names.setdefault((one.stamp.device, one.stamp.inode), set()).add(path)
         for (device, inode), known in names.items():
             others = set(self.store.names_of(device, inode)) - known
-            known |= {path for path in others if (one := self.files.seen(path)) and one.stamp.inode == inode}
+            known |= {path for path in others if (one := self.files.seen_at([path])[path]) and one.stamp.inode == inode}
         return {file: len(paths) for file, paths in names.items()}
 
     def _known(self, path: bytes) -> PathState:
-        if (entry := self.store.entry(as_parts(path))) is not None:
-            return entry.state
-        if self._git is None or path.startswith(b".git/"):
-            return ABSENT
-        found = self._git.lookup([path]).get(path)
-        return self._from_git(found, self._kept_blobs([found])) if found is not None else ABSENT
+        return self._known_at([path])[path].state
+
+    def _known_at(self, paths: Collection[bytes]) -> dict[bytes, PathEntry]:
+        """As the table and git's index know them, without a look."""
+        entries = self.store.entries_at(paths)
+        unknown = [path for path, one in entries.items() if one is None and not path.startswith(b".git/")]
+        index = self._git.lookup(unknown) if self._git is not None else {}
+        blobs = self._kept_blobs(index.values())
+        return {
+            path: one or PathEntry(self._from_git(index.get(path), blobs), NO_STAMP) for path, one in entries.items()
+        }
 
     def _kept_blobs(self, entries: Iterable[IndexEntry]) -> dict[tuple[bytes, bool], PathState]:
         """The blobs of these entries, in the store from now on: (id, whether it is a link) → its state."""
@@ -552,14 +571,19 @@ class ZoneHistory:
 
     # --- what can be made again
 
-    def _is_left_out(self, parts: Parts) -> bool:
+    def _is_left_out(self, parts: Parts, judged: dict[Parts, bool]) -> bool:
+        """`judged`: whether directories can be made again, for those that were asked for in the same look."""
         if is_in_git(parts):
             return True
         for length in range(1, len(parts) + 1):
             above = parts[:length]
             if above in self._regenerable:
                 return True
-            if length < len(parts) and self._makes_again(above):
+            if length == len(parts):
+                break
+            if above not in judged:
+                judged[above] = self._makes_again(above)
+            if judged[above]:
                 return True
         return False
 
@@ -595,10 +619,12 @@ class ZoneHistory:
         """What changed since the span began; the contents are kept for its session. `somebody_else`: whether a change
         at a moment was not the call's; `who`: in words."""
         made: list[PathChange] = []
-        for path, before, others in self.store.span_changes(span):
-            after = self._known(path)
+        rows = self.store.span_changes(span)
+        known = self._known_at([path for path, _, _ in rows])
+        for path, before, others in rows:
+            after = known[path].state
             if not same_state(before, after):
-                if (when := self._changed_at(path)) is not None and somebody_else(when):
+                if somebody_else(known[path].stamp.ctime or self._changed_at(path)):
                     others = (*others, who)
                 added, removed = (None, None) if path.startswith(b".git/") else self.count_lines(before, after)
                 made.append(PathChange(self._virtual(path), before, after, others, added, removed))
@@ -606,7 +632,7 @@ class ZoneHistory:
         self.store.keep_for(span.session, digests, int(time.time()))
         return made
 
-    def _changed_at(self, path: bytes) -> int | None:
+    def _changed_at(self, path: bytes) -> int:
         """When it last changed; of what is gone, when its directory did; of git's own, the last moment there is."""
         parts = as_parts(path)
         if is_in_git(parts):

@@ -510,7 +510,7 @@ def _is_verb(word: str) -> bool:
 
 
 _SYSTEM_STARTS = ("/usr/", "/etc/", "/lib", "/bin/", "/sbin/", "/nix/", "/proc/", "/sys/", "/dev/", "/run/", "/var/")
-"""Nobody is advised to open these."""
+"""No denial advises to open these."""
 _GLOB = regex(r"[*?\[]")
 _OTHERWISE = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _RULES_FILE = "rules.yaml in FORGE_HOME, under `rules:`"

@@ -390,7 +390,7 @@ def _certificate_files(name: str, value: str) -> Iterator[str]:
 
 
 _FEWEST_COMPONENTS: Final = 2
-"""A shorter path is an ordinary word of other paths, and says nothing about this machine."""
+"""Minimum components of a path to redact; shorter ones would match unrelated text."""
 
 
 def output_redactor(zones: Iterable[Zone], session: Redactor | None) -> Redactor:

@@ -134,7 +134,7 @@ _REFUSALS: Final = {
 """How an attempt must have ended: any other error means that it was not the walls that stopped it."""
 _NOT_MADE: Final = "the test could not be run"
 _LATE: Final = "late"
-"""How an attempt ended that was not seen to fail in time; what becomes of it later is nobody's evidence."""
+"""How an attempt ended that was not seen to fail in time; what becomes of it later proves nothing."""
 _TRANSIENT_CAUSES: Final = (_NOT_MADE, TOO_SLOW.cause)
 """Causes that say something about the moment, not about the machine."""
 CACHE_FILE: Final = "walls.json"

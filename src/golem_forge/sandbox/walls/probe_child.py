@@ -1,8 +1,9 @@
 """What the probe runs inside walls: it attempts what each guarantee forbids, and says how each attempt ended.
 
 Its text is handed to a bare interpreter (`-I -S -c`), so only the standard library, and one argument: the JSON object
-`Ground.asked`. Prints one line, guarantee → attempt → errno name, or `done` where nothing stopped it, or `not made`
-where it could not even be tried. Then it leaves a process that should not be left over, and waits for its own end.
+of `ProbeFixture.child_arguments`. Prints one line, guarantee → attempt → errno name, or `done` where nothing stopped
+it, or `not made` where it could not even be tried. Then it leaves a process that should not be left over, and waits for
+its own end.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 `start_on_socket` starts a process whose standard input is one end of the pair; the other end is the caller's. What is
 said over it is the caller's protocol. `listen_in` is the other way round: children come to a socket in a directory that
-they are shown. `IdleChildren` keeps children for their next use and ends each that nobody takes
-within its time: its walls keep placeholders in the zones, and it holds memory.
+they are shown. `IdleChildren` keeps children for their next use and ends each that nobody takes within its time: its
+walls keep placeholders in the zones, and it holds memory.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ staged beside their targets and old files kept under second names; then each is 
 done, the kept files go, and the manifest is removed. Any refusal, a cancel, or a target that is no longer the judged
 one puts every file back, and directories made for it go too. Raises PatchFailed and what the sandbox refuses.
 
-`recover` takes back what a crash cut short, file by file, as far as nobody has touched the files since. A file that no
-longer has the patch's bytes is left alone and named; so is one in no zone of this sandbox, and its patch waits for a
-session that has the zone. Names out of a manifest are used only if they look like Forge's own.
+`recover_patches` takes back what a crash cut short, file by file, as far as nobody has touched the files since. A file
+that no longer has the patch's bytes is left alone and named; so is one in no zone of this sandbox, and its patch waits
+for a session that has the zone. Names out of a manifest are used only if they look like Forge's own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PatchStep = files.StagedWrite | StagedDelete
 
 
 class PatchApplication:
-    """One run of one draft: `apply`, then either `finish` or `take_back`."""
+    """One run of one draft: `apply`, then either `finish` or `roll_back`."""
 
     def __init__(self, draft: Draft, *, home: Path | None, call_id: str, cancelled: Callable[[], bool]) -> None:
         self._draft = draft

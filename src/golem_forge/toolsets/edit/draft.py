@@ -1,8 +1,8 @@
 """Draft: the files of one patch as they will be, while nothing on disk has changed yet.
 
-`fill` works out every operation against the files as they are, or refuses with the one text that says what to repair.
-Operations compose in order on the same path, which is the one after links. The draft holds the directory of every
-target open from now to the run, each once. A move hands on what it takes away, so it is a read as well. Refuses what
+`fill_draft` works out every operation against the files as they are, or refuses with the one text that says what to
+repair. Operations compose in order on the same path, which is the one after links. The draft holds the directory of
+every target open from now to the run, each once. A move also counts as a read: it passes the content on. Refuses what
 the sandbox refuses, and what cannot come after what was before it in the patch.
 
 The diff at the prompt, the lines of the result and its semantic value are all made from the same draft that the run

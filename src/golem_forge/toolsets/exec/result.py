@@ -279,7 +279,7 @@ _NO_REGISTRY: Final = regex(
     r"|couldn't connect|could not connect|tunnel|error sending request|fetch failed|network error",
     re.IGNORECASE,
 )
-"""The same, in the words of a program that installs packages."""
+"""Failures of the network (as `_NO_NETWORK`) in the words of programs that install packages."""
 NOT_SIGNED: Final = (
     "Signing is not set up for commands: once user.signingKey (and gpg.format, ssh or openpgp) stand in the user's own "
     "git settings, Forge signs what commands commit, after asking."

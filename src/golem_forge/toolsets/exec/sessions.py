@@ -331,15 +331,16 @@ def _wait_seconds(args: dict[str, Any]) -> float:
 _LINE_ENDS: Final = regex(r"[\r\n]")
 _CONTROL: Final = regex(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _HISTORY: Final = regex(r"!(?![\s=('\"]|\Z)|^[ ]*\^", re.MULTILINE)
-_LITERAL: Final = regex(r"'[^'\n]*'")
 """`!!`, `!rm`, `^old^new`: a shell puts an earlier line in their place."""
+_LITERAL: Final = regex(r"'[^'\n]*'")
+"""In single quotes a shell replaces nothing."""
 INTERRUPTS: Final = frozenset({"\x03", "\x04"})
 """Ctrl-C and Ctrl-D, alone."""
 MAX_PENDING_INPUT: Final = 64 * 1024
 _MAX_LINES: Final = 16
 _MAX_UNFINISHED: Final = 16 * 1024
-"""Lines and characters that are taken as one unfinished command. Whatever reads them need not be a shell, so there is
-an end to it: the next line is asked about, and then it counts as submitted."""
+"""Characters (and `_MAX_LINES` lines) that are taken as one unfinished command. The program that reads them need not be
+a shell, so the next line is asked about, and then it counts as submitted."""
 
 
 @dataclass(frozen=True, slots=True)

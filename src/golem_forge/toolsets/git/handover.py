@@ -1,9 +1,9 @@
-"""Which commands are git_push or git_fetch in other words: takes the text of a command, gives the tool and its
-arguments, or None.
+"""Commands that become calls of git_push or git_fetch: takes the text of a command, gives the tool and its arguments.
 
 Only a text that the strict parser reads as one plain `git push`, `fetch`, `pull`, `ls-remote` or `clone`, with options
-that these tools know; `git -C DIR …` starts there. Everything else stays a command inside the walls, where no remote is
-reached, and says so (`REACHING_REMOTES`). Where the remote is, the plan finds out: here is nothing but words.
+that these tools know; `git -C DIR …` starts there. Everything else is None: it stays a command inside the walls, where
+no remote is reached, and says so (`REACHING_REMOTES`). Only words are read here; the plan finds out where the remote
+is.
 """
 
 from __future__ import annotations

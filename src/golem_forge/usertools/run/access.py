@@ -99,7 +99,7 @@ def tool_access(manifest: ToolManifest, ctx: ToolContext) -> ToolAccess:
 
 
 def check_walls(report: ProbeReport, manifest: ToolManifest) -> None:
-    """Nobody is asked for what will not run. Raises SandboxError WALLS_UNAVAILABLE."""
+    """Refuses, before anybody is asked, what the walls cannot hold. Raises SandboxError WALLS_UNAVAILABLE."""
     if report.level is Level.NONE:
         raise walls_unavailable(report.cause or "this machine has none", report.fix or _ASK_DOCTOR)
     if report.level is not Level.LANDLOCK:

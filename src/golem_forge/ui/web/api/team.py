@@ -410,7 +410,7 @@ async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleNam
     )
 
     def add() -> str:
-        who.require("schedule", body.input[:100], registry.program_of(body.directory))
+        who.require_in("schedule", body.input[:100], lambda: registry.program_of(body.directory))
         session = replace(registry.new_session(request, body.label, "single", in_batch=True), priority=body.priority)
         return who.add_schedule(NewSchedule(cron=body.cron, timezone=body.timezone, name=body.name, session=session))
 
@@ -843,7 +843,7 @@ async def _start(call: ApiCall, request: StartRequest, asked: TeamStart | None =
     label, batch, priority = (asked.label, asked.batch, asked.priority) if asked is not None else ("", "", 0)
 
     def queue() -> str:
-        who.require("start", request.input[:100], registry.program_of(request.directory))
+        who.require_in("start", request.input[:100], lambda: registry.program_of(request.directory))
         new = registry.new_session(request, label, "single" if asked is not None else "chat", in_batch=bool(batch))
         if batch and new.mode != "single":
             words = f"worker {new.worker} is a conversation (mode: chat), which never ends by itself"

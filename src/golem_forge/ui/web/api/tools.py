@@ -250,7 +250,7 @@ class ToolLookup:
     approval: str
     """Who decides about its calls."""
     hint: str
-    """` (did you mean 'x'?)`, for a name that means nothing."""
+    """` (did you mean 'x'?)`, for an unknown name."""
 
 
 async def look_up_tool(subject: RequestedSession, name: str) -> ToolLookup:
