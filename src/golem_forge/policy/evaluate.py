@@ -25,7 +25,7 @@ from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import (
     AnsweredBy,

@@ -59,7 +59,7 @@ from golem_forge.agent.slash.session_commands import (
     undo_command,
     unpublish_command,
 )
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
