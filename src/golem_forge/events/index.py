@@ -38,7 +38,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_reader import parse_body, read_between
 from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState
-from golem_forge.storage.private_file import make_private_dir, touch_private
+from golem_forge.storage.home import make_private_dir, touch_private
 
 if TYPE_CHECKING:
     import sqlite3

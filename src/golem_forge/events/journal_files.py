@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, Protocol
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.events.serialization import decode_json
-from golem_forge.storage.private_file import make_private_dir, try_lock, write_private
+from golem_forge.storage.home import make_private_dir, try_lock, write_private
 
 _SESSION_ID = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

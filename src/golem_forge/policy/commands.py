@@ -33,7 +33,7 @@ from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
 from golem_forge.sandbox.walls.model import PathRule
-from golem_forge.storage.private_file import open_private
+from golem_forge.storage.home import open_private
 
 IsSecret = Callable[[str], bool]
 _MAX_HASHED: Final = 64 << 20

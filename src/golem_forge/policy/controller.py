@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace

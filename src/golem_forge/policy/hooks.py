@@ -20,7 +20,7 @@ from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
 from golem_forge.core.decisions import Verdict, VerdictSource, strictest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
-from golem_forge.policy.rules.globs import name_glob, path_matches_glob
+from golem_forge.policy.rules.model import name_glob, path_matches_glob
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import UncoveredPath

@@ -15,9 +15,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.policy.evaluate import Judge
 from golem_forge.policy.facts import CallFacts
 from golem_forge.policy.rules.book import RuleBook, RuleSet
-from golem_forge.policy.rules.globs import normal_host, path_glob
 from golem_forge.policy.rules.match import in_scope, place_matches
-from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin
+from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin, normal_host, path_glob
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.tools.tool import SourceKind

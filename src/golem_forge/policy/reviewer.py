@@ -24,8 +24,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.run_block import ReviewerSettings
+from golem_forge.config.run_block import ApprovalMode, ReviewerSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Risk, Verdict, is_riskier
 from golem_forge.core.effects import Verb

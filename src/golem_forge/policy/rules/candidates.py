@@ -15,10 +15,9 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import ANY_WALLED, CallFacts, EffectVerdict
-from golem_forge.policy.rules.globs import groups_with, host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
-from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin
+from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin, groups_with, host_and_port
 from golem_forge.policy.shell.patterns import is_offered_prefix, is_saved_prefix, leads_offers, prefix_choices
 from golem_forge.policy.shell.strict import Parsed, quote, render
 

@@ -21,8 +21,8 @@ from sys import intern
 from typing import Any, Final, Protocol
 
 from golem_forge._version import __version__
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import PROJECT_RULES
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import Setting
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.decisions import Status, Verdict
@@ -30,10 +30,10 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.policy.rules.load import checked_rules, make_rule, parse_rules
 from golem_forge.policy.rules.model import Rule, RuleFile, RuleKind, RuleOrigin
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import (
+from golem_forge.storage.home import (
     JSON_FILE_ERRORS,
     FileStamp,
+    ForgeHome,
     locked,
     open_private,
     replacing,

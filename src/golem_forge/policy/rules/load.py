@@ -20,7 +20,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import (
     INVALID,
     Check,
@@ -40,14 +40,6 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import McpName
-from golem_forge.policy.rules.globs import (
-    host_and_port,
-    host_matches,
-    host_pattern,
-    normal_host,
-    path_matches_glob,
-    places_of_group,
-)
 from golem_forge.policy.rules.match import arguments_match, mcp_matches, place_matches, segment_matches, text_matches
 from golem_forge.policy.rules.model import (
     ANYWHERE,
@@ -61,6 +53,12 @@ from golem_forge.policy.rules.model import (
     RuleKind,
     RuleOrigin,
     RuleScope,
+    host_and_port,
+    host_matches,
+    host_pattern,
+    normal_host,
+    path_matches_glob,
+    places_of_group,
     rule_id,
 )
 from golem_forge.policy.shell.dangers import DANGER_IDS

@@ -20,8 +20,20 @@ from golem_forge.core.decisions import Verdict, is_stricter, strictest
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
-from golem_forge.policy.rules.globs import host_and_port, host_matches, is_own_machine, name_glob, path_matches_glob
-from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, ArgTest, Hit, Rule, RuleKind, RuleOrigin
+from golem_forge.policy.rules.model import (
+    OBEYED_PATH,
+    SECRET_PATH,
+    ArgTest,
+    Hit,
+    Rule,
+    RuleKind,
+    RuleOrigin,
+    host_and_port,
+    host_matches,
+    is_own_machine,
+    name_glob,
+    path_matches_glob,
+)
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.patterns import (
     matches_exact,

@@ -29,7 +29,7 @@ from golem_forge.sandbox.process.cleanup import empty_directory, remove_tree
 from golem_forge.sandbox.walls.layout import CACHE, SIGNING
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import Zone
-from golem_forge.storage.private_file import create_private, read_private, touch_private, write_private
+from golem_forge.storage.home import create_private, read_private, touch_private, write_private
 
 _GITCONFIG: Final = ".gitconfig"
 _LONGEST: Final = 1 << 16

@@ -49,7 +49,7 @@ from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, m
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, exclusive_lock
 from golem_forge.sandbox.zones import Zone, zone_key
-from golem_forge.storage.private_file import read_json, write_private
+from golem_forge.storage.home import read_json, write_private
 
 _LOOKS_PER_ROUND: Final = 100
 """The guard is asked every 50 ms: a repository that a running command left lying for 5 to 10 s is judged. Not sooner:

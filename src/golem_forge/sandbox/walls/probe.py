@@ -35,7 +35,7 @@ from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.seccomp import PROCESSORS
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, try_lock, write_private
+from golem_forge.storage.home import JSON_FILE_ERRORS, read_json, try_lock, write_private
 
 KERNEL_SWITCHES: Final = {
     "kernel.unprivileged_userns_clone": "0",

@@ -23,7 +23,7 @@ from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.walls.listing import EntryKind
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.zones import HEAD, HOOKS, PlaceholderNotes, Zone
-from golem_forge.storage.private_file import try_lock
+from golem_forge.storage.home import try_lock
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
