@@ -470,16 +470,18 @@ with a random mark."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFile:
     name: str
-    """As people see it from the program's directory: `AGENTS.md`, `../AGENTS.md`."""
+    """The path relative to the program's directory: `AGENTS.md`, `../AGENTS.md`."""
     text: str
     cut: bool = False
 
 
 class ProjectInstructions:
-    """What the files say now. `refresh` looks again; between two looks the block stays the same, byte by byte."""
+    """The texts of the instruction files. `refresh` reads them again; in between the block stays the same, byte by
+    byte.
+    """
 
     def __init__(self, root: Path, clean: Callable[[str], str] = str) -> None:
-        """`clean` takes known secrets out."""
+        """`clean` removes known secrets."""
         self._root = root
         self._clean = clean
         self.files: tuple[InstructionFile, ...] = ()
@@ -549,7 +551,9 @@ def read_instruction_files(root: Path) -> tuple[InstructionFile, ...]:
 
 
 def _directories(root: Path) -> Iterator[Path]:
-    """From the program's directory upward to the root of its repository; that directory alone where there is none."""
+    """Yields the directories from the program's upward to the root of its repository; only the first if there is no
+    repository.
+    """
     here = Path(os.path.realpath(root))
     above = [here, *here.parents][:_MAX_DIRECTORIES]
     repository = next((at for at, each in enumerate(above) if os.path.lexists(each / ".git")), 0)
@@ -577,8 +581,9 @@ def _read_one(directory: Path, top: Path) -> tuple[str, bytes] | None:
 
 
 def _read_below(top: Path, path: Path) -> bytes | None:
-    """None: there is no such file, or it is none that counts. A link is followed to where it leads, once, and what
-    stands there is opened from `top` without following any other."""
+    """Reads a file; None if it is missing or does not count. A link is followed once, and its target is opened from
+    `top` without following any other link.
+    """
     if not os.path.lexists(path):
         return None
     if path.is_symlink():

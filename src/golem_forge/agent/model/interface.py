@@ -43,7 +43,7 @@ class Attachment:
     media_type: str
     size: int
     digest: str
-    """sha256 of the bytes, in hex."""
+    """SHA-256 of the bytes, in hex."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What one call came to, in the words the model reads."""
+    """The result of one call as the model reads it."""
 
     id: str
     name: str
@@ -99,7 +99,7 @@ class ResultsMessage:
 
     results: tuple[CallResult, ...]
     note: str = ""
-    """What the model is told besides (`The user interrupted before these finished.`)."""
+    """A further text for the model (`The user interrupted before these finished.`)."""
 
 
 Message = UserMessage | AssistantMessage | ResultsMessage
@@ -108,7 +108,7 @@ _NAMES: dict[type[Message], str] = {kind: name for name, kind in _KINDS.items()}
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """For the journal: a mapping that JSON can hold."""
+    """Converts a message to JSON for the journal."""
     written = {"role": _NAMES[type(message)], **asdict(message)}
     for result in written.get("results", ()):
         if not result["media"]:
@@ -117,7 +117,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: Mapping[str, Any]) -> Message:
-    """The same back. ValueError for what is no message."""
+    """Converts a message back from JSON. Raises ValueError for anything else."""
     fields = {key: value for key, value in data.items() if key != "role"}
     kind = _KINDS.get(str(data.get("role")))
     try:
@@ -164,7 +164,7 @@ def unused_mark(text: str) -> str:
 
 
 def unfenced(text: str) -> str:
-    """What a tool gave, without the lines around it; with what Forge added behind them."""
+    """Returns a tool's text without the fence lines, with what Forge added after them."""
     match = _FENCED.fullmatch(text)
     return f"{match[2]}{match[3] or ''}" if match else text
 

@@ -368,11 +368,11 @@ def key_of(
 
 _FOLDER: Final = ("state", "model_keys")
 _KEY: Final = regex(r"[!-~]{8,4096}")
-"""What fits into an HTTP header and is no accident; shorter values could not be kept out of texts."""
+"""A valid key: characters of an HTTP header, and long enough to be redacted from texts."""
 
 
 def normal_address(base_url: str) -> str:
-    """The same address has one spelling: scheme and host in small letters, no slash at the end."""
+    """Returns the one spelling of an address: scheme and host in lower case, no slash at the end."""
     parts = urlsplit(base_url)
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
 
@@ -427,7 +427,7 @@ class ModelKeys:
         return self.place(provider)
 
     def forget(self, provider: str) -> bool:
-        """False: none was stored."""
+        """Removes the stored key. Returns False if there was none."""
         if not self.address(provider):
             return False
         self._records.forget(self._name(provider))

@@ -270,7 +270,7 @@ _INNER_KEY: Final = "inner"
 class XmlModel(WrappedModel):
     @property
     def calls_natively(self) -> bool:
-        """For whoever asks, it does: nothing more has to be done about it."""
+        """True: this wrapper already converts the calls."""
         return True
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
@@ -305,7 +305,7 @@ class XmlModel(WrappedModel):
 
 
 def as_plain_text(request: Request) -> Request:
-    """The same request without tools: what a model needs to know about them is in its texts."""
+    """Returns the request without tools; they are described in its texts."""
     schemas = {offer.name: offer.schema for offer in request.tools}
     prompt = catalog_prompt(request.tools)
     return replace(
@@ -366,7 +366,7 @@ def _tool_entry(offer: ToolOffer) -> str:
 
 
 def _members_as_types(schema: dict[str, Any], level: int = 0) -> str:
-    """`path: string, limit?: integer`."""
+    """Returns the members as types: `path: string, limit?: integer`."""
     properties = schema.get("properties")
     required = schema.get("required") or ()
     parts = [
@@ -444,7 +444,7 @@ def _call_element(name: str, arguments: str) -> str:
 
 
 def _members(value: Mapping[str, Any]) -> str | None:
-    """None where a key is no element name."""
+    """Returns the members as XML; None if a key is no element name."""
     parts = []
     for key, item in value.items():
         inner = _inner_xml(item) if isinstance(key, str) and ELEMENT_NAME.fullmatch(key) else None
