@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, cast
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import copy_json, restore_hidden_values, same_json, sha256_hex

@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.hooks_block import Hook, HookPoint
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Verb

@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import AnsweredBy, Status, Verdict
 from golem_forge.core.errors import ForgeError

@@ -37,7 +37,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult, block_text
 from golem_forge.core.text import FixedText, head_and_tail
 from golem_forge.events.journal_files import is_locked
-from golem_forge.storage.private_file import create_private, replacing
+from golem_forge.storage.home import create_private, replacing
 
 _log = logging.getLogger(__name__)
 MAX_PARTS: Final = 20

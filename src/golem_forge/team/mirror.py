@@ -40,7 +40,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_reader import JournalProblem, Verification, verify
 from golem_forge.orchestrator.outputs import ARCHIVED_PIECE
-from golem_forge.storage.private_file import make_private_dir, replacing
+from golem_forge.storage.home import make_private_dir, replacing
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import check_line
 from golem_forge.team.people import TeamStore

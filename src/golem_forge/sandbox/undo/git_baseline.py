@@ -32,7 +32,7 @@ from golem_forge.sandbox.git.command import (
 )
 from golem_forge.sandbox.git.repository import Repository
 from golem_forge.sandbox.handles import CONTENT, Handle, entry_stat, read_regular
-from golem_forge.storage.private_file import make_private_dir, write_private
+from golem_forge.storage.home import make_private_dir, write_private
 
 _LIMITS: Final = GitLimits(seconds=60, output=512 << 20)
 _SETTINGS: Final = (*QUIET_SETTINGS, "core.untrackedCache=false", "core.preloadIndex=true", "core.fileMode=true")

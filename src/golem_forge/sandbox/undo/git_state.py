@@ -31,7 +31,7 @@ from golem_forge.sandbox.git.command import (
 )
 from golem_forge.sandbox.git.repository import Repository
 from golem_forge.sandbox.handles import CONTENT, Handle, read_regular
-from golem_forge.storage.private_file import write_private
+from golem_forge.storage.home import write_private
 
 PREFIX: Final = ".git/"
 HEAD: Final = f"{PREFIX}HEAD"

@@ -32,8 +32,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
-from golem_forge.core.diff import file_diff
+from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState, file_diff
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal_files import is_locked

@@ -28,7 +28,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.handles import Handle, Parts
 from golem_forge.sandbox.process.monitor import process_stat
 from golem_forge.sandbox.zones import zone_key
-from golem_forge.storage.private_file import make_private_dir
+from golem_forge.storage.home import make_private_dir
 
 FOLDER: Final = "undo"
 _PACK_BYTES: Final = 256 << 20

@@ -28,8 +28,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState
-from golem_forge.core.diff import line_changes
+from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState, line_changes
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import Parts
