@@ -22,7 +22,14 @@ from benchmarks.harness import Pace
 from benchmarks.registry import make_home
 from benchmarks.rows import Row, at_most, row
 from golem_forge.agent.history import History
-from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, ResultsMessage, UserMessage
+from golem_forge.agent.model.interface import (
+    AssistantMessage,
+    CallResult,
+    Message,
+    RequestedCall,
+    ResultsMessage,
+    UserMessage,
+)
 from golem_forge.agent.session_state import RunFacts, record_run
 from golem_forge.core.decisions import Decision, Status, Verdict, VerdictSource
 from golem_forge.events.journal import CallStart, Journal

@@ -16,8 +16,7 @@ from benchmarks.peers import pydantic_ai_agent
 from benchmarks.rows import Row, at_most, row
 from benchmarks.subject import KINDS, args_of_turn
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.messages import AssistantMessage, ResultsMessage
-from golem_forge.agent.model.interface import Request, TokenUsage
+from golem_forge.agent.model.interface import AssistantMessage, Request, ResultsMessage, TokenUsage
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.tools.factory import tool

@@ -59,7 +59,7 @@ def native_schemas() -> str:
     from golem_forge.mcp.client.resources import resource_tools
     from golem_forge.toolsets import TOOL_LIST
     from golem_forge.toolsets.tool_search import ToolSearchResult, create_tool_search_tool
-    from golem_forge.usertools.code_toolset import create_run_code_tool
+    from golem_forge.usertools.native_tools import create_run_code_tool
 
     search = create_tool_search_tool(lambda _query, _limit: ToolSearchResult(tools=(), total=0, sources={}), {})
     tools = [*TOOL_LIST, *resource_tools(), create_run_code_tool(), search]
@@ -212,12 +212,12 @@ def _same_for_all(schema: Any) -> Any:
 def _mapping(check: Any) -> Any:
     """The keys behind a check that is a function."""
     from golem_forge.agent.files.worker import approval_block
-    from golem_forge.config import approval_modes
+    from golem_forge.config import run_block
     from golem_forge.sandbox.walls import environment
 
     named = {
-        approval_modes.approval_settings: approval_modes._APPROVAL,
-        approval_block: approval_modes._APPROVAL,
+        run_block.approval_settings: run_block._APPROVAL,
+        approval_block: run_block._APPROVAL,
         environment.env_block: environment._SHAPE,
     }
     return named.get(check, check) if inspect.isfunction(check) else check

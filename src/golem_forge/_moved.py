@@ -22,7 +22,7 @@ MOVED: Final = {
     "golem_forge.mcp.client.trust.trust_book": "golem_forge.mcp.client.trust_store",
     "golem_forge.ui.exit_codes": "golem_forge.ui.session_ui",
     "golem_forge.ui.line_asking": "golem_forge.ui.approval_prompt",
-    "golem_forge.ui.plain": "golem_forge.ui.headless",
+    "golem_forge.ui.plain": "golem_forge.ui.session_ui",
     "golem_forge.ui.rendering.card": "golem_forge.ui.render.card",
     "golem_forge.ui.rendering.lines": "golem_forge.ui.render.lines",
     "golem_forge.workers.models.layer": "golem_forge.agent.model.interface",

@@ -18,7 +18,7 @@ from golem_forge.cli.dry_run import preview
 from golem_forge.cli.rules import run as forge_rules
 from golem_forge.cli.run import parse_run_args
 from golem_forge.cli.sandbox import run as forge_sandbox
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Decision, Status, Verdict
 from golem_forge.storage.home import forge_home
 

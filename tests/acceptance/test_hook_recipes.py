@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from tests.agent.conftest import Script, calls
 
 from golem_forge import open_session
-from golem_forge.agent.messages import UserMessage
+from golem_forge.agent.model.interface import UserMessage
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.config.hooks_block import Hook, HookPoint
 from golem_forge.core.decisions import Status

@@ -16,7 +16,7 @@ from tests.deadlines import PATIENCE
 from tests.wire.grammar import refuse_or
 from tests.wire.server import WireCall, WireRequest, WireServer, WireTurn
 
-from golem_forge.agent.model.xml_model import example_arguments
+from golem_forge.agent.model.text_calls import example_arguments
 from golem_forge.tools.schema import bare_schema, model_schema
 
 Desks = Callable[..., Any]
@@ -106,7 +106,7 @@ def test_nobody_is_asked_where_no_person_is(desk: Desks) -> None:
 
 def test_a_stored_key_goes_only_to_the_address_for_which_it_was_stored(desk: Desks, provider: WireServer) -> None:
     """Not even a project that the person trusts can have it sent elsewhere."""
-    from golem_forge.agent.model.keys import ModelKeys
+    from golem_forge.agent.model.selection import ModelKeys
     from golem_forge.storage.home import ForgeHome
 
     with WireServer(lambda request: WireTurn(say="stolen")) as thief:
@@ -126,7 +126,7 @@ def test_a_stored_key_goes_only_to_the_address_for_which_it_was_stored(desk: Des
 
 
 def test_models_lists_sets_tests_and_forgets(desk: Desks, provider: WireServer) -> None:
-    from golem_forge.agent.model.keys import ModelKeys
+    from golem_forge.agent.model.selection import ModelKeys
     from golem_forge.storage.home import ForgeHome
 
     place = desk({}, OPENAI_API_KEY="canary-openai-1")

@@ -17,7 +17,7 @@ from golem_forge import tool
 from golem_forge.agent.conversation import Conversation
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 
 Desks = Callable[..., Any]
 STEPS = [{"step": "Write the greeting", "status": "pending"}, {"step": "Read it back", "status": "pending"}]

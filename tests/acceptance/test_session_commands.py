@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.model.interface import TokenUsage
-from golem_forge.agent.model.keys import ModelKeys
+from golem_forge.agent.model.interface import TokenUsage, UserMessage
 from golem_forge.agent.model.scripted import FunctionScript, Turn
+from golem_forge.agent.model.selection import ModelKeys
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.trust import trust_store

@@ -16,8 +16,16 @@ from golem_forge.agent.budget import (
     estimate_request,
     estimate_tokens,
 )
-from golem_forge.agent.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
-from golem_forge.agent.model.interface import Request, TokenUsage, ToolOffer
+from golem_forge.agent.model.interface import (
+    AssistantMessage,
+    CallResult,
+    Request,
+    RequestedCall,
+    ResultsMessage,
+    TokenUsage,
+    ToolOffer,
+    UserMessage,
+)
 from golem_forge.config.run_block import BudgetLimits, Price, PriceTier
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError

@@ -10,8 +10,7 @@ import pytest
 from tests.deadlines import PATIENCE, within
 
 from golem_forge.agent.dialogue import DiscardedAttempt, ask_with_retries
-from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.model.interface import ModelError, Request, TextDelta
+from golem_forge.agent.model.interface import ModelError, Request, TextDelta, UserMessage
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnFailure
 
 REQUEST = Request(system="", messages=(UserMessage(text="hi"),))

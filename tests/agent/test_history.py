@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from golem_forge.agent.history import History, compact, complete_results
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
     AssistantMessage,
     Attachment,
     CallResult,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from golem_forge.agent.budget import message_tokens
 from golem_forge.agent.history import Compacted, ContextExceeded, compact
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
     AssistantMessage,
     CallResult,
     Message,

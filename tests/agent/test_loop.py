@@ -13,8 +13,7 @@ from tests.deadlines import LONG, PATIENCE, within
 
 from golem_forge import tool
 from golem_forge.agent.files.worker import BatchSettings, Worker
-from golem_forge.agent.messages import AssistantMessage, ResultsMessage, UserMessage
-from golem_forge.agent.model.interface import Finish, TokenUsage
+from golem_forge.agent.model.interface import AssistantMessage, Finish, ResultsMessage, TokenUsage, UserMessage
 from golem_forge.agent.model.scripted import Turn, TurnCall
 from golem_forge.agent.run_result import RunStatus
 from golem_forge.config.run_block import BudgetLimits

@@ -13,8 +13,14 @@ from tests.agent.test_delegation import FILES, ZONE, cast, may_call, program
 from tests.deadlines import PATIENCE, within
 
 from golem_forge import WorkerRuntime, tool
-from golem_forge.agent.messages import AssistantMessage, RequestedCall
-from golem_forge.agent.model.interface import MAX_CALLS, Request, TokenUsage, storable_message
+from golem_forge.agent.model.interface import (
+    MAX_CALLS,
+    AssistantMessage,
+    Request,
+    RequestedCall,
+    TokenUsage,
+    storable_message,
+)
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall, TurnFailure
 from golem_forge.agent.resume import NothingToResume, resume
 from golem_forge.agent.root_worker import StartInterrupted

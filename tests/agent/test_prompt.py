@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from golem_forge.agent.messages import HOW_TO_READ
+from golem_forge.agent.model.interface import HOW_TO_READ
 from golem_forge.agent.prompt import PromptState, ZoneState, system_prompt
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import Verdict
 from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.zones import AccessMode

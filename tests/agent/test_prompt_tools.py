@@ -14,8 +14,7 @@ from tests.tools.catalog300 import catalog300, server_tool
 
 import golem_forge
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.messages import unfenced
-from golem_forge.agent.model.interface import Request
+from golem_forge.agent.model.interface import Request, unfenced
 from golem_forge.agent.session import open_session
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER
@@ -23,7 +22,7 @@ from golem_forge.core.calls import Caller
 from golem_forge.events.journal_reader import read
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets.model_text import RARE
+from golem_forge.toolsets.tool_search import RARE
 
 Play = Callable[..., Any]
 NATIVE = ["read_file", "list_files", "file_exists", "file_info", "write_file", "delete_file", "read_output"]

@@ -19,7 +19,7 @@ from tests.deadlines import PATIENCE
 
 from golem_forge import FunctionScript, ToolCall, Worker, create_ui_event_bus, tool
 from golem_forge.agent.history import History, recap
-from golem_forge.agent.messages import AssistantMessage, RequestedCall, ResultsMessage, UserMessage, unfenced
+from golem_forge.agent.model.interface import AssistantMessage, RequestedCall, ResultsMessage, UserMessage, unfenced
 from golem_forge.agent.recorded_sessions import replay
 from golem_forge.agent.resume import SESSION_STOPPED, NothingToResume, resume
 from golem_forge.agent.runtime import WorkerRuntime
@@ -74,7 +74,7 @@ CRASHING = """
     from golem_forge.storage.home import ForgeHome
     from golem_forge.policy.controller import ApprovalController
     from golem_forge.agent.history import History
-    from golem_forge.agent.messages import AssistantMessage, RequestedCall, UserMessage
+    from golem_forge.agent.model.interface import AssistantMessage, RequestedCall, UserMessage
     from golem_forge.agent.session_state import RunFacts, record_run
 
     home, effects = Path(sys.argv[1]), Path(sys.argv[2])

@@ -12,7 +12,7 @@ from tests.machine import NEW_DIRECTORY
 from golem_forge.agent.in_force import effective_config, open_rules
 from golem_forge.agent.model.scripted import FunctionScript
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import ConfigError
 from golem_forge.policy.rules.files import remember_mode, remembered_mode, revoke
 from golem_forge.policy.rules.load import parse_rules

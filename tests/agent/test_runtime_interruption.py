@@ -18,7 +18,7 @@ from tests.deadlines import PATIENCE, ROOM
 from golem_forge import WorkerRuntime, create_interrupt_signal, tool
 from golem_forge.agent import runtime
 from golem_forge.agent.files.worker import BatchSettings, Worker
-from golem_forge.agent.messages import AssistantMessage, ResultsMessage
+from golem_forge.agent.model.interface import AssistantMessage, ResultsMessage
 from golem_forge.agent.model.scripted import Turn, TurnFailure
 from golem_forge.agent.run_result import RunStatus
 from golem_forge.storage.home import forge_home

@@ -12,7 +12,7 @@ import pytest
 from tests.agent.conftest import calls
 from tests.deadlines import LONG
 
-from golem_forge.agent.messages import UserMessage
+from golem_forge.agent.model.interface import UserMessage
 from golem_forge.storage.home import forge_home
 
 

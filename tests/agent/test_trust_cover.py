@@ -13,8 +13,7 @@ from tests.deadlines import PATIENCE
 from golem_forge.agent import trust
 from golem_forge.agent.trust import TrustCover, covered_files, trust_store
 from golem_forge.core.errors import ConfigError
-from golem_forge.storage.home import forge_home
-from golem_forge.storage.private_file import file_stamp
+from golem_forge.storage.home import file_stamp, forge_home
 
 MAIN = "---\nname: main\ntoolsets:\n  custom: {module: ./tools.py, tools: [x]}\n---\nInstructions\n"
 

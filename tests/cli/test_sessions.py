@@ -13,13 +13,12 @@ import pytest
 from tests.deadlines import PATIENCE
 
 from golem_forge.agent.history import History
-from golem_forge.agent.messages import AssistantMessage, UserMessage
+from golem_forge.agent.model.interface import AssistantMessage, UserMessage
 from golem_forge.agent.session_state import RunFacts, record_run
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.index import SessionIndex
-from golem_forge.events.journal import CallStart, Journal
-from golem_forge.events.recovery import reopen
+from golem_forge.events.journal import CallStart, Journal, reopen
 from golem_forge.events.serialization import Event, iso_now
 
 from .conftest import Shell

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.config.approval_modes import ApprovalMode, choose_mode, is_stricter_mode
 from golem_forge.config.program import Program, find_root, load_program
+from golem_forge.config.run_block import ApprovalMode, choose_mode, is_stricter_mode
 from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.run_block import (
     PROVIDER_NAMES,
+    ApprovalMode,
     BudgetLimits,
     DelegationLimits,
     Price,

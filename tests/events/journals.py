@@ -45,7 +45,7 @@ def python(code: str, *args: str) -> subprocess.Popen[str]:
         from golem_forge.core.decisions import Verdict
         from golem_forge.events.journal import CallStart, Journal
         from golem_forge.events.journal_files import *
-        from golem_forge.events.recovery import reopen
+        from golem_forge.events.journal import reopen
         ALLOWED = Decision(verdict=Verdict.PRE_APPROVED)
         home = Path(sys.argv[1])
     """

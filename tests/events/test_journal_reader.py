@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from golem_forge.events import journal_reader
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import Journal, reopen
 from golem_forge.events.journal_files import Anchor, JournalDamaged, anchor_path, read_anchor, seal_records
 from golem_forge.events.journal_reader import read, scan, verify
-from golem_forge.events.recovery import reopen
 
 from .journals import small_session
 

@@ -12,7 +12,7 @@ import pytest
 
 from golem_forge.agent import resume as resuming
 from golem_forge.agent.history import History
-from golem_forge.agent.messages import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
+from golem_forge.agent.model.interface import AssistantMessage, CallResult, RequestedCall, ResultsMessage, UserMessage
 from golem_forge.agent.resume import resume
 from golem_forge.agent.session_state import RunFacts, record_run
 from golem_forge.cli import log as log_calls
@@ -27,7 +27,7 @@ from golem_forge.events.journal import Journal
 from golem_forge.events.journal_records import CallRecord
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.book import RuleBook
-from golem_forge.policy.rules.globs import path_glob
+from golem_forge.policy.rules.model import path_glob
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import SourceKind
 

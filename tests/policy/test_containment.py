@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from golem_forge import Tool, open_session
-from golem_forge.config.approval_modes import ApprovalMode, choose_mode, is_stricter_mode
+from golem_forge.config.run_block import ApprovalMode, choose_mode, is_stricter_mode
 from golem_forge.config.schema import Setting
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Verb

@@ -17,7 +17,6 @@ import pytest
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.mcp.client.oauth import CredentialStore
 from golem_forge.mcp.server.tokens import TokenStore
-from golem_forge.storage import private_file
 from golem_forge.storage.home import ForgeHome
 from golem_forge.toolsets import memory
 from golem_forge.toolsets.memory import MemoryScope, MemoryStore
@@ -30,7 +29,7 @@ LOGIN = {"tokens": {"access_token": "a"}}
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ForgeHome:
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", 0.1)
     return ForgeHome(tmp_path / "home")
 
 

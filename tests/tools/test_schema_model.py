@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.wire.grammar import refused_parts
 
 from golem_forge import open_session
-from golem_forge.agent.model.xml_model import example_arguments
+from golem_forge.agent.model.text_calls import example_arguments
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.core.decisions import Status
 from golem_forge.tools.schema import bare_schema, model_schema

@@ -17,8 +17,8 @@ from golem_forge.tools import pattern_child
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets import create_read_output_tool
 from golem_forge.toolsets import output as output_rows
+from golem_forge.toolsets.file_access import split_lines, strip_line_end
 from golem_forge.toolsets.output import LONG_LINE, SearchScope, blocks_of, search, search_plain
-from golem_forge.toolsets.text import split_lines, strip_line_end
 
 MIB = 1 << 20
 

@@ -18,8 +18,7 @@ from threading import Lock
 from typing import Any, Final, Self
 
 from golem_forge.agent.files.worker import AttachmentPolicy
-from golem_forge.agent.messages import Attachment
-from golem_forge.agent.model.interface import Model
+from golem_forge.agent.model.interface import Attachment, Model
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -28,8 +27,8 @@ from golem_forge.core.text import clip, escape_control_chars
 from golem_forge.events.journal_files import journal_path
 from golem_forge.sandbox import files
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.storage.private_file import READ_FLAGS, make_private_dir, write_private
-from golem_forge.toolsets.text import has_binary_name, looks_binary, media_type
+from golem_forge.storage.home import READ_FLAGS, make_private_dir, write_private
+from golem_forge.toolsets.file_access import has_binary_name, looks_binary, media_type
 
 MAX_ADDRESSES: Final = 100
 """Each holds a file open until it is read."""

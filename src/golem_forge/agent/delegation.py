@@ -23,8 +23,8 @@ from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.session_plan import plan_worker
 from golem_forge.agent.session_state import SessionState
 from golem_forge.agent.worker_manager import WorkerManager, WorkerRun, task_line
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import ApprovalSettings
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import AtMost, Effect, Verb

@@ -23,13 +23,14 @@ from typing import Any, Final, TypeVar, cast
 
 from golem_forge.agent.budget import MIN_OUTPUT, Budget, Estimator, Meter, clamp_usage, cost_of, worst_cost
 from golem_forge.agent.history import KEEP_LAST_ON_REQUEST, Compacted, History, compact
-from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
 from golem_forge.agent.model.interface import (
     RESPONSE_CUT,
     RESPONSE_TOO_LARGE,
     SCHEMA_REFUSED,
+    AssistantMessage,
     Completed,
     Finish,
+    Message,
     Model,
     ModelError,
     ModelEvent,
@@ -39,6 +40,7 @@ from golem_forge.agent.model.interface import (
     ThinkingDelta,
     TokenUsage,
     UsageSoFar,
+    UserMessage,
     refused_tools,
     storable_message,
     with_bare_schemas,

@@ -25,8 +25,8 @@ from golem_forge.agent.files.worker_file import worker_files, worker_places
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_call
 from golem_forge.agent.session_state import SessionOptions
 from golem_forge.agent.tool_inventory import TOOLKIT, has_tool_folder, has_tool_folders
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.hooks_block import Hook
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import Setting
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import AnsweredBy, Status, Verdict, strictest

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.agent.budget import message_tokens
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
     AssistantMessage,
     CallResult,
     Message,
@@ -31,10 +31,9 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.json import compact_json, safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import shorten
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import HIDDEN_ARGS, Journal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.events.journal_records import join_records
-from golem_forge.events.recovery import HIDDEN_ARGS
 
 ADDED: Final = "history"
 REPLACED: Final = "historySet"

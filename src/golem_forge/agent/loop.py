@@ -19,16 +19,17 @@ from typing import Any, Final
 from golem_forge.agent.budget import BudgetExceeded
 from golem_forge.agent.dialogue import ANSWER_WITHHELD, Dialogue
 from golem_forge.agent.history import ContextExceeded
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
+    RESPONSE_TOO_LARGE,
     AssistantMessage,
     Attachment,
     CallResult,
+    ModelError,
     RequestedCall,
     ResultsMessage,
     UserMessage,
     fenced,
 )
-from golem_forge.agent.model.interface import RESPONSE_TOO_LARGE, ModelError
 from golem_forge.agent.prompt import answer_json, check_answer, repair_request
 from golem_forge.agent.resume import OpenTurn
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted

@@ -27,13 +27,13 @@ from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.server.host import ClientApproval, ClientFacts, OnceApproval, Progress, ServedCalls, ServedOffers
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.storage.private_file import stamp_from_stat
+from golem_forge.storage.home import stamp_from_stat
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.client import ClientRequests
 
 if TYPE_CHECKING:
-    from golem_forge.config.approval_modes import ApprovalMode
+    from golem_forge.config.run_block import ApprovalMode
     from golem_forge.events.serialization import Event
 
 

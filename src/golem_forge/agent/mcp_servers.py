@@ -59,7 +59,7 @@ from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneRequest, worker_zones
-from golem_forge.storage.private_file import file_stamp
+from golem_forge.storage.home import file_stamp
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind

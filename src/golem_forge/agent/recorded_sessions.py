@@ -48,8 +48,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_reader import events_after, read
 from golem_forge.events.serialization import Event
-from golem_forge.storage.home import ForgeHome, forge_home
-from golem_forge.storage.private_file import read_private, write_private
+from golem_forge.storage.home import ForgeHome, forge_home, read_private, write_private
 
 FORMATS: Final = ("markdown", "json")
 SUFFIXES: Final = {".md": "markdown", ".markdown": "markdown", ".json": "json"}

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.budget import Meter
 from golem_forge.agent.history import ADDED, CLEARED, REPLACED, History, apply_record, complete_results
-from golem_forge.agent.messages import AssistantMessage, CallResult, Message, RequestedCall, fenced
-from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.agent.model.interface import AssistantMessage, CallResult, Message, RequestedCall, TokenUsage, fenced
 from golem_forge.agent.prompt import TOOLS_LOADED, loaded_tools
 from golem_forge.agent.session_state import (
     RUN_RECORD,
@@ -36,17 +35,17 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import semantic_value, text_of
 from golem_forge.events.index import find_session
-from golem_forge.events.journal import Journal
-from golem_forge.events.journal_reader import read
-from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner
-from golem_forge.events.recovery import (
+from golem_forge.events.journal import (
     ARGS_NOT_KEPT,
     HIDDEN_ARGS,
     MAY_HAVE_RUN,
     NEVER_RAN,
+    Journal,
     SessionJournals,
     reopen,
 )
+from golem_forge.events.journal_reader import read
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner
 from golem_forge.toolsets.plan import SessionPlans
 
 if TYPE_CHECKING:

@@ -19,13 +19,19 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-from golem_forge.agent.budget import check_priced, cost_of
+from golem_forge.agent.budget import check_priced, cost_of, price_of
 from golem_forge.agent.dialogue import ask_with_retries
-from golem_forge.agent.messages import UserMessage, fenced, unused_mark
-from golem_forge.agent.model.interface import Completed, Finish, Model, ModelError, Request
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.price_list import price_of
-from golem_forge.agent.model.selection import open_model
+from golem_forge.agent.model.interface import (
+    Completed,
+    Finish,
+    Model,
+    ModelError,
+    Request,
+    UserMessage,
+    fenced,
+    unused_mark,
+)
+from golem_forge.agent.model.selection import ModelKeys, open_model
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import BudgetLimits, Price, ReviewerSettings
 from golem_forge.core.text import escape_control_chars

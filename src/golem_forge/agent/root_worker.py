@@ -25,10 +25,8 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import PATH_SUFFIXES
 from golem_forge.agent.history import History, recap
 from golem_forge.agent.loop import INTERRUPTED_TEXT, Loop
-from golem_forge.agent.messages import Attachment
-from golem_forge.agent.model.interface import Model, ModelError
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.selection import choose_model, missing_key, no_model_message
+from golem_forge.agent.model.interface import Attachment, Model, ModelError
+from golem_forge.agent.model.selection import ModelKeys, choose_model, missing_key, no_model_message
 from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import OpenTurn, Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
@@ -46,8 +44,8 @@ from golem_forge.agent.slash.invocation import manual_tools_event
 from golem_forge.agent.trust import NotTrusted, ask_for_trust
 from golem_forge.agent.user_tools import session_suggestions
 from golem_forge.agent.worker_manager import WorkerManager, WorkerRun
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import program_root
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
@@ -55,7 +53,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.index import LAST
-from golem_forge.events.recovery import SessionJournals
+from golem_forge.events.journal import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI
 from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.storage.home import ForgeHome

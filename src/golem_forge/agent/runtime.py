@@ -48,9 +48,8 @@ from golem_forge.agent.session_state import SessionState, new_session_bus
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.agent.slash.invocation import OpenPage, OpenSession, conceal_secrets
 from golem_forge.agent.worker_manager import WorkerRun
-from golem_forge.config.approval_modes import DEFAULT_MODE, ApprovalMode
 from golem_forge.config.program import Program
-from golem_forge.config.run_block import GenerationSettings
+from golem_forge.config.run_block import DEFAULT_MODE, ApprovalMode, GenerationSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status
@@ -62,9 +61,8 @@ from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import Journal, SessionJournals
 from golem_forge.events.journal_reader import read
-from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from golem_forge.agent.loop import Loop
 from golem_forge.agent.mcp_servers import Sampler
-from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
-from golem_forge.agent.model.interface import Finish
+from golem_forge.agent.model.interface import AssistantMessage, Finish, Message, UserMessage
 from golem_forge.agent.run_result import RunInterrupted
 from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.core.decisions import Verdict

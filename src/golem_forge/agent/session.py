@@ -46,8 +46,8 @@ from golem_forge.agent.worker_scope import (
     recover_edits,
 )
 from golem_forge.agent.worker_zones import DEFAULT_WORKER
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call
 from golem_forge.core.changes import ChangeSet
 from golem_forge.core.decisions import Status

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.messages import fenced
+from golem_forge.agent.model.interface import fenced
 from golem_forge.agent.session_changes import read_changes
 from golem_forge.agent.trust import import_folders, scan_command
 from golem_forge.config.hooks_block import Hook, HookPoint, command_words

@@ -24,9 +24,8 @@ from golem_forge.agent.files.worker import McpBlock, UserToolsBlock, Worker, Wor
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import BUILT_IN_WORKER, sandbox_for
-from golem_forge.config.approval_modes import DEFAULT_MODE, ApprovalMode
 from golem_forge.config.program import Program, load_program
-from golem_forge.config.run_block import MAIN_WORKER
+from golem_forge.config.run_block import DEFAULT_MODE, MAIN_WORKER, ApprovalMode
 from golem_forge.config.schema import Setting
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError

@@ -24,13 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.selection import PROVIDERS, key_variable
+from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
 from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec, declared_secrets, expand_text
 from golem_forge.config.program import Program, otel_secrets
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.sandbox_block import credential_parts
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -38,10 +37,9 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
+from golem_forge.events.journal import Journal, SessionJournals
 from golem_forge.events.journal_files import anchor_path
 from golem_forge.events.journal_records import join_records
-from golem_forge.events.recovery import SessionJournals
 from golem_forge.events.redaction import Redactor, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.scope import OnKept, SessionServices

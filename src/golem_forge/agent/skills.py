@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from golem_forge.agent.messages import AssistantMessage, Message, UserMessage
+from golem_forge.agent.model.interface import AssistantMessage, Message, UserMessage
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex

@@ -28,7 +28,7 @@ from golem_forge.toolsets.client import client_tools
 from golem_forge.toolsets.exec.ports import create_unpublish_port_tool
 from golem_forge.toolsets.git import git_sign_tool
 from golem_forge.toolsets.undo import create_undo_changes_tool
-from golem_forge.usertools.code_toolset import CodeToolset
+from golem_forge.usertools.native_tools import CodeToolset
 
 if TYPE_CHECKING:
     from golem_forge.storage.home import ForgeHome

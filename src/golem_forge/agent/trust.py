@@ -46,8 +46,7 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.runtime_ui import RuntimeUI
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import FileStamp, file_stamp, stamp_from_stat
+from golem_forge.storage.home import FileStamp, ForgeHome, file_stamp, stamp_from_stat
 
 
 class NotTrusted(Exception):

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from golem_forge.agent.files.worker import UserToolsBlock
 from golem_forge.agent.history import History
-from golem_forge.agent.messages import UserMessage
+from golem_forge.agent.model.interface import UserMessage
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.session_state import SessionState, known_secrets
 from golem_forge.agent.tool_inventory import native_descriptions

@@ -13,19 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.attachments import AttachmentStore
-from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, COMPACT_CONTEXT, Budget, Meter, check_priced
+from golem_forge.agent.budget import ASSUMED_CONTEXT_WINDOW, COMPACT_CONTEXT, Budget, Meter, check_priced, price_of
 from golem_forge.agent.dialogue import AnsweringModel, Dialogue
 from golem_forge.agent.files.roster import Roster
 from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, native_names
 from golem_forge.agent.files.worker import McpBlock, Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
-from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.model.interface import Model
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.price_list import price_of
+from golem_forge.agent.model.interface import Model, UserMessage
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
+    ModelKeys,
     check_compatible,
     key_variable,
     missing_key,
@@ -35,8 +33,7 @@ from golem_forge.agent.model.selection import (
     split_models,
 )
 from golem_forge.agent.model.text_calls import TextCallModel, takes_text_calls
-from golem_forge.agent.project_instructions import STATUS_CODE, ProjectInstructions
-from golem_forge.agent.prompt import PromptState, system_prompt
+from golem_forge.agent.prompt import STATUS_CODE, ProjectInstructions, PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
 from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
@@ -374,7 +371,7 @@ class WorkerManager:
             generation=run.generation,
         )
         if worker.tool_format == "xml" or (worker.tool_format == "auto" and not model.calls_natively):
-            from golem_forge.agent.model.xml_model import XmlModel
+            from golem_forge.agent.model.text_calls import XmlModel
 
             model = XmlModel(model)
         if name in self.given:

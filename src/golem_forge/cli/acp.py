@@ -31,7 +31,7 @@ from golem_forge.cli.mcp.install import (
     print_products,
     write_entry,
 )
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import install_command
 from golem_forge.core.signals import run_to_exit_code, stop_on_termination
 from golem_forge.core.text import display_path

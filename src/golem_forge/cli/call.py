@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.cli.args import CommandUsageError
 from golem_forge.cli.format import print_json, step_drawer
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.effects import Mark

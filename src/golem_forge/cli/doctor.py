@@ -23,9 +23,8 @@ from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.files.worker_file import unreadable_folders, worker_places
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.selection import PROVIDERS, key_variable
-from golem_forge.agent.project_instructions import describe_files, read_instruction_files
+from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
+from golem_forge.agent.prompt import describe_files, read_instruction_files
 from golem_forge.agent.skills import find_skills
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.agent.trust import trust_store
@@ -42,8 +41,8 @@ from golem_forge.cli.format import print_json
 from golem_forge.cli.hooks import read_hooks
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.tools.list import take_inventory
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import PROJECT_RULES, OtelSettings, Program, find_root, load_program
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.calls import Caller

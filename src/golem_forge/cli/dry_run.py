@@ -17,16 +17,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
-from golem_forge.agent.budget import check_priced
+from golem_forge.agent.budget import check_priced, price_of
 from golem_forge.agent.explain import CODE_NOT_STARTED, DryEvaluator, open_dry_evaluator
 from golem_forge.agent.files.roster import Roster, check_preflight, load_roster
 from golem_forge.agent.files.toolset_blocks import approval_now, native_names
 from golem_forge.agent.files.worker import CustomBlock, Worker
 from golem_forge.agent.mcp_status import ServerInventory
 from golem_forge.agent.model.interface import ModelError
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.price_list import price_of
 from golem_forge.agent.model.selection import (
+    ModelKeys,
     check_compatible,
     choose_model,
     key_variable,
@@ -35,16 +34,15 @@ from golem_forge.agent.model.selection import (
     split_model,
     split_models,
 )
-from golem_forge.agent.project_instructions import describe_files, read_instruction_files
+from golem_forge.agent.prompt import describe_files, read_instruction_files
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_session, plan_worker, read_program
 from golem_forge.agent.skills import find_skills
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.cli.format import print_json
 from golem_forge.cli.run import RunArgs
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program, program_root
-from golem_forge.config.run_block import BudgetLimits
+from golem_forge.config.run_block import ApprovalMode, BudgetLimits
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace

@@ -18,9 +18,16 @@ from typing import Any, Final, TypeVar
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.model import setup
 from golem_forge.agent.model.interface import ModelError
-from golem_forge.agent.model.keys import ModelKeys, usable_key
 from golem_forge.agent.model.local_servers import find_local_servers
-from golem_forge.agent.model.selection import PROVIDERS, missing_key, needs_address, split_model, split_models
+from golem_forge.agent.model.selection import (
+    PROVIDERS,
+    ModelKeys,
+    missing_key,
+    needs_address,
+    split_model,
+    split_models,
+    usable_key,
+)
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli.args import NOT_FOUND, USAGE, read_args

@@ -35,8 +35,8 @@ from golem_forge.agent.explain import (
 from golem_forge.agent.in_force import open_rules
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import fail, print_columns, print_error, print_json, print_json_list
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import PROJECT_RULES, find_root
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import unknown_key_message
 from golem_forge.config.yaml_file import parse_document, read_bytes
 from golem_forge.core.decisions import Verdict

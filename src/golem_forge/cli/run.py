@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from golem_forge.cli.args import EXIT_OPTIONS, CommandUsageError, declare, exit_overrides, parser
 from golem_forge.cli.web import ADDRESS_OPTIONS
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import run_to_exit_code

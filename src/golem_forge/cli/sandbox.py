@@ -1,8 +1,8 @@
 """`forge sandbox exec -- CMD` runs the person's own command inside the walls of the worker that `forge call` uses;
 `forge sandbox explain PATH | -- CMD` says what zones and walls would allow, and starts nothing.
 
-`exec` is recorded in the journal like a call, judged by nobody: whoever types it could run it without walls too. No
-tool, model or MCP client can get here. Output is passed through as it comes; on a terminal, keys and window size go in.
+`exec` is recorded in the journal like a call, but not judged: whoever types it could run it without walls too. No tool,
+model or MCP client can get here. Output is passed through as it comes; on a terminal, keys and window size go in.
 `explain` shows a path with its zone, its marks, and what a tool and a child process may do there; a command as the
 session's command tool sees it: each part, the program it would start, where its operands lead, and the verdict, which
 is that of `forge rules explain`.

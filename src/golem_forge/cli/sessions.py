@@ -41,6 +41,7 @@ from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.text import columns, escape_control_chars, nearest_remark, one_line, shorten, shorten_prose
 from golem_forge.events.index import LAST, CallSummary, SessionIndex, SessionSummary, find_session
+from golem_forge.events.journal import MAY_HAVE_RUN
 from golem_forge.events.journal_files import (
     SessionAmbiguous,
     SessionInUse,
@@ -50,9 +51,7 @@ from golem_forge.events.journal_files import (
     sessions_dir,
 )
 from golem_forge.events.journal_records import CallRecord, RecordedState
-from golem_forge.events.recovery import MAY_HAVE_RUN
-from golem_forge.storage.home import forge_home
-from golem_forge.storage.private_file import create_private
+from golem_forge.storage.home import create_private, forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import TraceLevel, create_trace_formatter, json_line

@@ -24,8 +24,7 @@ from golem_forge.cli.format import print_error
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.core.text import display_path
 from golem_forge.sandbox.host import helper_environ, isolated
-from golem_forge.storage.home import HOME_ADVICE, ForgeHome, forge_home
-from golem_forge.storage.private_file import create_private
+from golem_forge.storage.home import HOME_ADVICE, ForgeHome, create_private, forge_home
 from golem_forge.ui.web.app import WebServer
 from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.security import LoginStore

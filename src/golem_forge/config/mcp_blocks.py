@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import VERDICT_CHECK, approval_settings
 from golem_forge.config.mcp_spec import (
     NAME_RULE,
     AuthKind,
@@ -29,8 +28,10 @@ from golem_forge.config.mcp_spec import (
     server_name,
     unexpanded_url_problem,
 )
+from golem_forge.config.run_block import approval_settings
 from golem_forge.config.sandbox_block import variable_holding, variable_problem, whole_number
 from golem_forge.config.schema import (
+    VERDICT_CHECK,
     Check,
     ConfigProblems,
     MappingSchema,

@@ -24,13 +24,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
 
-from golem_forge.config.approval_modes import (
-    APPROVAL_KEYS,
-    ApprovalMode,
-    choose_mode,
-    is_stricter_mode,
-    verdict_settings,
-)
 from golem_forge.config.hooks_block import (
     HOOK_KEYS,
     Hook,
@@ -50,16 +43,21 @@ from golem_forge.config.mcp_blocks import (
 from golem_forge.config.mcp_merge import ProgramZones, check_own_servers, effective_mcp
 from golem_forge.config.mcp_spec import McpSettings
 from golem_forge.config.run_block import (
+    APPROVAL_KEYS,
     REVIEWER_CHECK,
     RUN_KEYS,
+    ApprovalMode,
     ReviewerSettings,
     RunSettings,
     base_url,
     check_reviewer,
+    choose_mode,
     effective_reviewer,
     effective_run,
+    is_stricter_mode,
     restrict_untrusted_run,
     reviewer_notice,
+    verdict_settings,
 )
 from golem_forge.config.sandbox_block import (
     UNDO_KEYS,

@@ -1,18 +1,20 @@
-"""The settings of runs in forge.yaml and config.yaml: entry, models, limits, prices and the reviewer.
+"""What forge.yaml and config.yaml say about running workers: entry, models, limits, prices, approval mode, reviewer;
+and which of it counts from an untrusted program.
 
-`RunSettings` and `ReviewerSettings` are plain data. `effective_run` puts a program's layer over the user's, key by key.
-Threat: a stranger's program could send a user's API key and text to an address of its own or spend their money, so of
-an untrusted program `models`, `pricing` and a `budget` above the user's own do not count.
+`RunSettings` is plain data; `effective_run` puts a program's layer over the user's, key by key. Threat: a stranger's
+program could send a user's API key and text to an address of its own or spend their money, so of an untrusted program
+`models`, `pricing` and a `budget` above the user's own do not count. An approval mode is chosen by the command line,
+the person or a trusted program; a stranger only makes it stricter.
 
-`approval.reviewer` names who answers small questions before a person does:
+`approval.reviewer`: who answers small questions before a person does.
 
     approval:
       reviewer: {run: /home/me/bin/review, up_to: medium}
       reviewer: {model: "provider:name", up_to: high, budget: {max_requests: 100, max_cost_usd: 0.5}}
 
-Threat: a program that brings its own reviewer would approve its own calls. So only the person names one, in their own
-config.yaml or on the command line, and the addresses and prices of models that a program writes, trusted or not, do not
-count for it.
+Only the person names one, in their own config.yaml or on the command line. Threat: a program that brings its own
+reviewer would approve its own calls. So nothing of forge.yaml counts here, and neither do the addresses and prices of
+models that a program writes, trusted or not.
 """
 
 from __future__ import annotations
@@ -21,14 +23,17 @@ import math
 import os
 import shlex
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from golem_forge.config.sandbox_block import variable_holding, whole_number
 from golem_forge.config.schema import (
+    VERDICT_CHECK,
     Check,
     ConfigLayer,
     ConfigProblems,
     MappingSchema,
+    Setting,
     flag,
     list_of,
     map_of,
@@ -37,10 +42,88 @@ from golem_forge.config.schema import (
     refuse,
     text,
 )
-from golem_forge.config.yaml_file import YamlPath, is_override
-from golem_forge.core.decisions import Risk
+from golem_forge.config.yaml_file import YamlFile, YamlPath, is_override
+from golem_forge.core.decisions import Risk, Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
+
+
+class ApprovalMode(StrEnum):
+    """Who answers when a call asks."""
+
+    INTERACTIVE = "interactive"
+    STRICT = "strict"
+    CONTAINED = "contained"
+    PLAN = "plan"
+    APPROVE_ALL = "approve_all"
+    AUTO_DENY = "auto_deny"
+
+
+MODE_MEANINGS: Final = {
+    ApprovalMode.INTERACTIVE: "Forge asks you about each call that needs approval, unless you chose to remember it.",
+    ApprovalMode.STRICT: "Forge asks you before every call that has an effect; rules in files allow nothing.",
+    ApprovalMode.CONTAINED: "Forge works on its own inside the walls. It asks before anything leaves them or cannot be "
+    "undone.",
+    ApprovalMode.PLAN: "Forge reads and proposes, and changes nothing. Say `go`, and it starts the work.",
+    ApprovalMode.APPROVE_ALL: "Calls that need approval run without a question. What is blocked stays blocked.",
+    ApprovalMode.AUTO_DENY: "Forge denies each call that needs approval, unless you chose to remember it.",
+}
+"""For people who choose one."""
+
+DEFAULT_MODE: Final = "default"
+"""The origin of a mode that nobody wrote."""
+_STRICTNESS: Final = (
+    ApprovalMode.APPROVE_ALL,
+    ApprovalMode.CONTAINED,
+    ApprovalMode.INTERACTIVE,
+    ApprovalMode.STRICT,
+    ApprovalMode.AUTO_DENY,
+    ApprovalMode.PLAN,
+)
+
+
+def is_stricter_mode(one: ApprovalMode, other: ApprovalMode) -> bool:
+    return _STRICTNESS.index(one) > _STRICTNESS.index(other)
+
+
+def choose_mode(
+    flag: ApprovalMode | None,
+    user: Setting[ApprovalMode] | None,
+    project: Setting[ApprovalMode] | None,
+    *,
+    project_trusted: bool,
+) -> Setting[ApprovalMode]:
+    """Command line, user config, program, `interactive`. An untrusted program counts only where it is stricter."""
+    if flag is not None:
+        return Setting(flag, "--approval")
+    if user is not None:
+        return user
+    if project is not None and (project_trusted or is_stricter_mode(project.value, ApprovalMode.INTERACTIVE)):
+        return project
+    return Setting(ApprovalMode.INTERACTIVE, DEFAULT_MODE)
+
+
+APPROVAL_KEYS: Final[dict[str, Check]] = {"default": VERDICT_CHECK, "tools": map_of(VERDICT_CHECK)}
+_APPROVAL: Final = MappingSchema(APPROVAL_KEYS)
+
+
+def approval_settings(value: Any, path: YamlPath, problems: ConfigProblems) -> dict[str, Any]:
+    """A check: `default`, where it is written, and `tools` by name as Settings with the line of each."""
+    checked = _APPROVAL(value, path, problems)
+    return verdict_settings(problems.file, checked if isinstance(checked, dict) else {}, path)
+
+
+def verdict_settings(file: YamlFile, block: dict[str, Any], path: YamlPath) -> dict[str, Any]:
+    """The same of a checked block."""
+
+    def setting(word: str, *where: str) -> Setting[Verdict]:
+        return Setting(Verdict(word), file.at((*path, *where)))
+
+    made: dict[str, Any] = {
+        "tools": {name: setting(word, "tools", name) for name, word in block.get("tools", {}).items()}
+    }
+    return made | ({"default": setting(block["default"], "default")} if "default" in block else {})
+
 
 MAIN_WORKER: Final = "main.worker"
 PROVIDER_NAMES: Final = (

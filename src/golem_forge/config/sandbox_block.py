@@ -26,10 +26,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from golem_forge.config.approval_modes import VERDICT_CHECK
 from golem_forge.config.mcp_spec import normalise_target
 from golem_forge.config.schema import (
     INVALID,
+    VERDICT_CHECK,
     Check,
     ConfigLayer,
     ConfigProblems,

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from golem_forge.config.yaml_file import PLAIN_CONSTANTS, PlainText, YamlFile, YamlPath
+from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
@@ -214,6 +215,9 @@ def one_of(*allowed: str) -> Check:
         return refuse(problems, path, value, f"one of {', '.join(allowed)}" + (f" ({close!r}?)" if close else ""))
 
     return check_word
+
+
+VERDICT_CHECK: Final = one_of(*(verdict.value for verdict in Verdict))
 
 
 def list_of(item: Check) -> Check:

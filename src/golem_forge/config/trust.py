@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.config.program import PROGRAM_FILE
-from golem_forge.core.diff import file_diff
+from golem_forge.core.changes import file_diff
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, file_stamp, read_json, target_stamp, write_private
+from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, file_stamp, read_json, target_stamp, write_private
 
 MAX_FILES: Final = 500
 MAX_FILE_BYTES: Final = 1 << 20

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.config.yaml_file import read_bytes
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_module import LazyModule
-from golem_forge.storage.private_file import replacing
+from golem_forge.storage.home import replacing
 
 if TYPE_CHECKING:
     from ruamel import yaml as ruamel

@@ -451,9 +451,9 @@ def read_bytes(path: str | os.PathLike[str], name: str, *, inside: Path | None =
         raise ConfigError(f"{name}: cannot be read ({getattr(error, 'strerror', '') or 'bad name'})") from None
     try:
         if inside is not None and not Path(os.readlink(f"/proc/self/fd/{handle}")).is_relative_to(inside):
-            raise ConfigError(
-                f"{name}: is reached through a link that leads outside the program; put the file itself there"
-            )
+            by_link = Path(os.path.abspath(path)).is_relative_to(inside)
+            where = "is reached through a link that leads" if by_link else "lies"
+            raise ConfigError(f"{name}: {where} outside the program; put the file itself there")
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ConfigError(f"{name}: is not a regular file")
         with open(handle, "rb", closefd=False) as file:

@@ -27,7 +27,7 @@ from golem_forge.core.text import display_name, shorten
 
 
 class Caller(ChoiceEnum, noun="caller"):
-    """Who asks. The caller decides which tools exist for it, never how strictly a call is judged."""
+    """The kind of caller. It decides which tools the caller sees, never how strictly a call is judged."""
 
     LLM = "llm"
     HUMAN = "human"
@@ -39,12 +39,12 @@ class Caller(ChoiceEnum, noun="caller"):
 class ToolCall:
     name: str
     args: Any
-    """As it arrived: a mapping, or the raw JSON text of one."""
+    """The arguments as they arrived: a mapping, or the raw JSON text of one."""
     caller: Caller = Caller.LLM
     id: str = field(default_factory=new_id)
     parent_id: str = ""
     caller_name: str = ""
-    """Which client of the MCP server asks, as the journal names it (`mcp:laptop`); empty: the kind says it all."""
+    """The MCP client that makes the call, as the journal names it (`mcp:laptop`); empty if the kind is enough."""
     problem: str = ""
     """Why it cannot be a call at all (its text was cut off): it gets its Outcome, `input_invalid`, and never runs."""
 
@@ -73,10 +73,10 @@ class MediaPart:
     handle: str
     media_type: str
     size: int
-    """Bytes."""
+    """Size in bytes."""
     width: int = 0
     height: int = 0
-    """In pixels; 0: not known, or no picture."""
+    """Height in pixels; 0 if unknown or not a picture."""
 
     @property
     def text(self) -> str:
@@ -104,20 +104,20 @@ class Outcome:
     """The validated arguments that ran (or would have run), after any edit by a person."""
     duration_ms: float = 0.0
     executed: bool = False
-    """Whether the tool's code was entered."""
+    """Whether the tool's code was started."""
     truncated: bool = False
     output_handle: str = ""
     notes: tuple[str, ...] = ()
-    """What the caller must know besides the result, e.g. what a person changed before approving."""
+    """Texts for the caller besides the result, e.g. what a person changed before approving."""
     stop_turn: bool = False
     """The person denied and ended the turn: the rest of the batch is skipped."""
     denials: tuple[dict[str, Any], ...] = ()
     protected_created: tuple[str, ...] = ()
     """Protected names, as virtual paths, that exist now and did not before."""
     leftovers: tuple[Leftover, ...] = ()
-    """What the command left in a zone that the person's own programs would run or obey."""
+    """Files and settings that the command left in a zone and that the person's own programs would run or obey."""
     hook_texts: tuple[str, ...] = ()
-    """What hooks that ran after the call tell the caller."""
+    """Texts for the caller from hooks that ran after the call."""
     whole: ToolResult | None = field(default=None, compare=False, repr=False)
     """The result before it was cut, redacted like it, for a program that made the call; never recorded or shown."""
     media: tuple[MediaPart, ...] = ()
@@ -129,8 +129,9 @@ class Outcome:
 
     @property
     def text(self) -> str:
-        """What the caller reads: what was left behind, the notes, the result or the reason there is none, then what
-        hooks say."""
+        """Returns the text for the caller: leftovers, notes, the result or the reason there is none, then the hooks'
+        texts.
+        """
         return "\n".join(part for part in (*self.leftover_texts, self.text_without_leftovers) if part)
 
     @property
@@ -159,11 +160,11 @@ class ToolCompletion:
     """Why it is no success, in words for the caller; empty: the result's text says it."""
     code: str = ""
     denials: tuple[dict[str, Any], ...] = ()
-    """What the walls refused: `{kind, target, access, why, widen}` each."""
+    """What the walls refused, each as `{kind, target, access, why, widen}`."""
     protected_created: tuple[str, ...] = ()
     """Protected names, as virtual paths, that exist now and did not before."""
     leftovers: tuple[Leftover, ...] = ()
-    """What the command left in a zone that the person's own programs would run or obey."""
+    """Files and settings that the command left in a zone and that the person's own programs would run or obey."""
     output_handle: str = ""
     """The whole output, already kept; the result's text is then bounded and is not bounded again."""
     stop_turn: bool = False
@@ -195,7 +196,7 @@ class Leftover:
     text: str
     """One line for a person and for the model, with virtual paths."""
     paths: tuple[str, ...] = ()
-    """The virtual paths it is about; at most 20."""
+    """The virtual paths concerned; at most 20."""
 
     def to_wire(self) -> dict[str, Any]:
         return {"kind": self.kind, "severity": self.severity.value, "text": self.text, "paths": list(self.paths)}
@@ -219,8 +220,8 @@ class LeftoverLine:
 
 
 def leftover_lines(created: Iterable[str], leftovers: Iterable[Leftover]) -> list[LeftoverLine]:
-    """What every door shows: the gravest first, at most 20 lines and one that counts the rest. `created`: protected
-    names that did not exist before.
+    """Returns the lines that every interface shows: the most severe first, at most 20 lines and one that counts the
+    rest. `created`: protected names that did not exist before.
 
     Threat: these texts hold file names that a command chose. Each stays one line without control characters, so that no
     name can look like a line of Forge's own. And a command chooses how many there are: each kind of each severity has

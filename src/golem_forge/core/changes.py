@@ -1,17 +1,128 @@
-"""Changes: what one call changed in the zones, path by path, as data.
+"""Changes as data: what one call changed in the zones, path by path; and the lines that differ between two texts. Pure.
 
 A ChangeSet is written when a call has ended (`sandbox/undo/log.py`) and read by everything that shows or undoes it. A
 PathState names content by digest; the content itself is in the undo store. Paths are virtual; a name that is no UTF-8
 keeps its bytes as surrogates, in JSON too: escape it before it is shown.
+
+Texts are compared as lines with their line ends. Threat: comparing can take quadratic time and worse, and an attacker
+may have chosen both texts. So the common beginning and end are left out first, and above the amount of work the caller
+sets, the rest is reported as one change: longer than necessary, but correct.
+
+`file_diff` shows what changed in a file that a user trusted. Threats: the two texts may differ by a line end that only
+some readers accept, which turns a comment into code; a file name with a line end in it would write rows of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass
+
+_CONTEXT: Final = 3
+
+
+class LineChange(NamedTuple):
+    """Lines `old_from:old_to` become `new_from:new_to` (counted from 0, ends not included)."""
+
+    old_from: int
+    old_to: int
+    new_from: int
+    new_to: int
+
+
+def line_changes(old: list[str], new: list[str], *, most_comparisons: int) -> list[LineChange]:
+    """Beyond `most_comparisons` the differing middle is one change."""
+    shortest = min(len(old), len(new))
+    head = 0
+    while head < shortest and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shortest - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    old_middle, new_middle = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not old_middle and not new_middle:
+        return []
+    if not old_middle or not new_middle or len(old_middle) * len(new_middle) > most_comparisons:
+        return [LineChange(head, len(old) - tail, head, len(new) - tail)]
+    from difflib import SequenceMatcher  # 2 ms, and few calls compare texts
+
+    opcodes = SequenceMatcher(None, old_middle, new_middle).get_opcodes()
+    return [LineChange(head + a, head + b, head + c, head + d) for tag, a, b, c, d in opcodes if tag != "equal"]
+
+
+def covers_all_changes(changes: Sequence[LineChange], old: list[str], new: list[str]) -> bool:
+    """Whether nothing else differs: what stands between the changes, before and after them is the same in both."""
+    old_at = new_at = 0
+    for change in (*changes, LineChange(len(old), len(old), len(new), len(new))):
+        if change.old_from < old_at or change.new_from < new_at:
+            return False
+        if old[old_at : change.old_from] != new[new_at : change.new_from]:
+            return False
+        old_at, new_at = change.old_to, change.new_to
+    return True
+
+
+def unified_hunks(old: list[str], new: list[str], changes: Sequence[LineChange]) -> Iterator[str]:
+    """Rows that end with a line end; a line without one is followed by the row that says so, in the same text."""
+    for group in _hunk_groups(changes):
+        start, end = group[0], group[-1]
+        before = min(_CONTEXT, start.old_from)
+        after = min(_CONTEXT, len(old) - end.old_to)
+        old_span = _span(start.old_from - before, end.old_to + after)
+        new_span = _span(start.new_from - before, end.new_to + after)
+        yield f"@@ -{old_span} +{new_span} @@\n"
+        position = start.old_from - before
+        for change in group:
+            yield from (_row(" ", line) for line in old[position : change.old_from])
+            yield from (_row("-", line) for line in old[change.old_from : change.old_to])
+            yield from (_row("+", line) for line in new[change.new_from : change.new_to])
+            position = change.old_to
+        yield from (_row(" ", line) for line in old[position : end.old_to + after])
+
+
+def _row(mark: str, line: str) -> str:
+    return f"{mark}{line}" if line.endswith("\n") else f"{mark}{line}\n\\ No newline at end of file\n"
+
+
+def _span(start: int, end: int) -> str:
+    """Counted from 1; an empty span stands after the line before it."""
+    count = end - start
+    first = start + 1 if count else start
+    return str(first) if count == 1 else f"{first},{count}"
+
+
+def _hunk_groups(changes: Sequence[LineChange]) -> Iterator[list[LineChange]]:
+    """Changes whose context would touch belong into one hunk."""
+    group: list[LineChange] = []
+    for change in changes:
+        if group and change.old_from - group[-1].old_to > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+_MAX_COMPARISONS: Final = 250_000
+
+
+def file_diff(name: str, old: str | None, new: str | None) -> Iterator[str]:
+    """Yields the lines of a unified diff. None stands for a missing file. Lines end at LF only, so that a changed line
+    end is shown.
+    """
+    shown = name.replace("\n", "\\n").replace("\t", "\\t")
+    yield f"--- {'/dev/null' if old is None else f'a/{shown}'}"
+    yield f"+++ {'/dev/null' if new is None else f'b/{shown}'}"
+    before, after = _lines_with_ends(old), _lines_with_ends(new)
+    changes = line_changes(before, after, most_comparisons=_MAX_COMPARISONS)
+    yield from (row.removesuffix("\n") for row in unified_hunks(before, after, changes))
+
+
+def _lines_with_ends(text: str | None) -> list[str]:
+    return [] if not text else re.findall(r"[^\n]*\n|[^\n]+$", text)
 
 
 class PathKind(StrEnum):
@@ -25,7 +136,7 @@ class PathKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What stands at a path. Two states are equal if nobody could tell them apart."""
+    """The state of a path. Two states are equal if the content, type and permissions are."""
 
     kind: PathKind
     mode: int = 0
@@ -34,7 +145,7 @@ class PathState:
     """SHA-256 of a file's content; empty where it was not read (see `lost`)."""
     size: int = 0
     target: str = ""
-    """Where a link leads."""
+    """The target of a symbolic link."""
     lost: str = ""
     """Why this state cannot be brought back: `40 MiB, above undo.max_file`; empty: it can."""
 
@@ -56,7 +167,7 @@ ABSENT = PathState(PathKind.ABSENT)
 @dataclass(frozen=True, slots=True)
 class PathChange:
     path: str
-    """`/workspace/src/a.py`"""
+    """The virtual path, e.g. `/workspace/src/a.py`."""
     before: PathState
     after: PathState
     others: tuple[str, ...] = ()
@@ -73,7 +184,7 @@ class PathChange:
 
     @property
     def is_file(self) -> bool:
-        """A file or link; what people count."""
+        """Whether it is a file or link, which are what the counts include."""
         return not self.in_git and PathKind.DIRECTORY not in (self.before.kind, self.after.kind)
 
     @property
@@ -116,7 +227,7 @@ class PathChange:
 
 class RefChange(NamedTuple):
     name: str
-    """`refs/heads/main`, `HEAD`, `refs/stash`"""
+    """The name of the ref: `refs/heads/main`, `HEAD`, `refs/stash`."""
     before: str
     """An object id, `ref: refs/heads/main`, of the stash all ids; empty: it was not there."""
     after: str
@@ -126,13 +237,15 @@ class RefChange(NamedTuple):
 class ChangeSet:
     session: str
     call: str
-    """The id of the call; unique in a session."""
+    """The id of the call, unique in a session."""
     tool: str
     worker: str = ""
     turn: int = 0
-    """Which message of the person the call belongs to, from 1 on; 0: the person called the tool by hand."""
+    """The number of the person's message that the call belongs to, from 1 on; 0 if the person called the
+    tool by hand.
+    """
     at: str = ""
-    """UTC, ISO 8601: when the call ended."""
+    """The end of the call, as ISO 8601 in UTC."""
     what: str = ""
     """One line: the command's text, or the tool and its path."""
     changes: tuple[PathChange, ...] = ()

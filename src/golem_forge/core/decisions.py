@@ -29,7 +29,7 @@ class ChoiceEnum(StrEnum):
 
 
 class Verdict(ChoiceEnum, noun="verdict"):
-    """What policy says of a call before a person is involved."""
+    """The decision of policy about a call, before a person is asked."""
 
     PRE_APPROVED = "preApproved"
     ASK = "ask"
@@ -47,7 +47,7 @@ class Risk(ChoiceEnum, noun="risk"):
 
 
 class Status(StrEnum):
-    """How a call ended. Every call has exactly one."""
+    """The end of a call. Every call has exactly one."""
 
     SUCCESS = "success"
     EXECUTION_FAILED = "execution_failed"
@@ -89,7 +89,9 @@ class AnsweredBy(StrEnum):
     MEMORY = "memory"
     RULE = "rule"
     CONTAINED = "contained"
-    """Nobody: in the mode `contained`, what stays inside the walls and can be undone needs no answer."""
+    """Nobody was asked: in the mode `contained`, a call that stays inside the walls and can be undone
+    needs no answer.
+    """
     REVIEWER = "reviewer"
     """A program or a model that the person lets answer small questions."""
     PERSON = "person"
@@ -147,9 +149,9 @@ class Decision:
     """The name of the person who answered, where several people answer a session; `door`: by which way they came."""
     door: str = ""
     not_contained: tuple[str, ...] = ()
-    """In the mode `contained`, why a call asks all the same, in plain words that follow `because`."""
+    """Why a call asks in the mode `contained`; texts that follow `because`."""
     only_a_person: bool = False
-    """Nothing but a person's answer to this very call lets it run: no mode, no memory, no reviewer."""
+    """Whether only a person's answer to this very call lets it run: no mode, no memory, no reviewer."""
     compute_keys: Callable[[], tuple[str, str]] | None = field(default=None, repr=False, compare=False)
     _keys: tuple[str, str] | None = field(default=None, repr=False, compare=False)
 
@@ -161,7 +163,7 @@ class Decision:
 
     @property
     def runs_unasked(self) -> bool:
-        """Nobody has to answer: it is preApproved, or contained."""
+        """Whether the call runs without an answer: it is preApproved, or contained."""
         return self.verdict is Verdict.PRE_APPROVED or self.answered_by is AnsweredBy.CONTAINED
 
     @property
@@ -177,7 +179,7 @@ class Decision:
         return {**self.without_keys(), "fingerprint": fingerprint, "argsKey": args_key}
 
     def without_keys(self) -> dict[str, Any]:
-        """The same for a call that nobody had to answer for: there is no approval that a key would name."""
+        """Returns the decision as JSON without the approval keys, for a call that needed no approval."""
         who: dict[str, Any] = {"answeredAs": self.answered_as, "door": self.door} if self.answered_as else {}
         if self.not_contained:
             who["notContained"] = list(self.not_contained)

@@ -14,7 +14,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import shorten_middle
 
 NOT_COVERED: Final = " (no rule covers it)"
-"""Ends an effect on a card."""
+"""The end of an effect's line on a card if no rule covers it."""
 _MAX_QUOTED: Final = 160
 
 
@@ -49,56 +49,63 @@ class Walled(StrEnum):
 
     NO = "no"
     OFFERED = "offered"
-    """It runs in full walls, without a host, and carries no mark but OPAQUE: a person may allow all such commands."""
+    """The command runs in full walls, without network, and has no mark but OPAQUE; a card may offer to allow all such
+    commands.
+    """
     GIVEN = "given"
-    """It was read completely too, and the worker's file allows such commands (`walled: preApproved`)."""
+    """As OFFERED, and the command was parsed completely and the worker's file allows such commands (`walled:
+    preApproved`).
+    """
 
 
 class AtMost(StrEnum):
-    """How far an effect can go, where something that Forge holds or trusts limits it: walls, the zones and the network
-    of a tool's manifest or a server's block, a trusted server's annotations, the zones of a worker. Never a mere word.
+    """The most that an effect can do, where something that Forge enforces or trusts limits it: walls, the zones and the
+    network of a tool's manifest or a server's block, a trusted server's annotations, the zones of a worker. A mere
+    claim is not enough.
     """
 
     READS = "reads"
-    """It changes nothing and reaches nobody."""
+    """It changes nothing and connects to nothing."""
     WRITES = "writes"
-    """It changes no more than writable zones, and reaches nobody."""
+    """It changes writable zones at most, and connects to nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
     verb: Verb
     target: str
-    """As people see it: a virtual path, a command's words, `host:port`, a worker's name."""
+    """The target as people see it: a virtual path, a command's words, `host:port`, a worker's name."""
     real: str = ""
     """The resolved identity that goes into the fingerprint (a host path, a program's path). Never shown."""
     outer: str = ""
     """A path as the program names it, where this worker's zone begins below the configured one; else empty."""
     zone_verdict: Verdict | None = None
-    """What the zone of a path target says about this verb; None where no zone decides."""
+    """The zone's verdict on this verb for a path target; None if no zone decides."""
     said: Verdict | None = None
-    """What the tool's own settings say of this effect (a rule in a toolset's block); None: nothing."""
+    """The verdict of the tool's own settings (a rule in a toolset's block); None if they say nothing."""
     said_by: str = ""
-    """In words, which setting that is."""
+    """The setting that gave `said`, as text."""
     no_walls_because: str = ""
-    """With the mark NO_WALLS, why no walls hold it, in words; empty: they are switched off."""
+    """Why there are no walls, if the mark NO_WALLS is set; empty if they are switched off."""
     by_hand: str = ""
-    """Which setting that somebody wrote makes it ask, though nothing else would; empty: none."""
+    """The setting, written by a person, that alone makes the effect ask; empty if there is none."""
     walled: Walled = Walled.NO
     grant: str = ""
     """A grant for the session that a person may give and that covers this effect: `input to session 7`. Used by
     `write_stdin`: whoever agreed to it is not asked for each line that carries no mark."""
     marks: tuple[Mark, ...] = ()
     words: tuple[str, ...] = ()
-    """For `exec`: the words of one parsed shell segment; empty when the text is opaque."""
+    """For `exec`: the words of one parsed shell segment; empty if the text could not be parsed."""
     proven: bool = False
-    """It only reads: an `exec` by proof of the strict parser and prover, a server's tool by a trusted server's word."""
+    """Whether it only reads: for `exec` proven by the strict parser and prover, for a server's tool stated by a trusted
+    server.
+    """
     dangers: tuple[str, ...] = ()
-    """For `exec`: ids of the danger list that were found in the text."""
+    """For `exec`: ids of the dangers found in the text."""
     danger_parts: tuple[str, ...] = ()
-    """For each of `dangers` the command of the text that has it, cut short; none where that is the whole target."""
+    """For each of `dangers` the part of the text that has it, shortened; empty if that is the whole target."""
     at_most: AtMost | None = None
-    """None: nothing is known to limit it."""
+    """None if no limit is known."""
     leaves: tuple[str, ...] | None = None
     """What of it leaves the walls or cannot be undone, in plain words that follow `because`; an empty tuple: nothing.
     None: nobody looked, because the approval mode is not `contained` or never covers such an effect."""
@@ -125,8 +132,13 @@ def without_command(reason: str, commands: Iterable[str]) -> str:
     `commands`: the ways in which that command is written.
     """
     for name in map(quote_target, filter(None, commands)):
-        for quoted, goes_on in ((f"exec {name}", " asks "), (repr(name), " is on "), (name, " reaches ")):
+        for quoted, said, goes_on in (
+            (f"Running {name}", "The command", " asks "),
+            (f"exec {name}", "the command", " asks "),
+            (repr(name), "the command", " is on "),
+            (name, "the command", " reaches "),
+        ):
             before, found, after = reason.partition(quoted + goes_on)
             if found and (not before or before.endswith(": ")):
-                return f"{before}the command{goes_on}{after}"
+                return f"{before}{said}{goes_on}{after}"
     return reason

@@ -34,7 +34,9 @@ def install_command(*extras: str) -> str:
 
 
 def missing_library(problem: ImportError) -> str:
-    """What to tell a person about an import that failed: which extra brings it; empty if none does."""
+    """Returns an error text that names the extra to install after a failed import; empty if no extra brings the
+    package.
+    """
     package = (problem.name or "").partition(".")[0]
     extras = [extra for extra, modules in EXTRAS.items() if package in {each.partition(".")[0] for each in modules}]
     if not extras:
@@ -44,8 +46,9 @@ def missing_library(problem: ImportError) -> str:
 
 
 def error_name(error: BaseException) -> str:
-    """What a text calls the type of an exception: its `stated_name`, else its class. Those of Forge that can end up
-    in a text state theirs, so that the class may be renamed."""
+    """Returns the name of an exception's type for texts: its `stated_name`, else its class name. Forge's own exceptions
+    that can appear in a text state their name, so that the class can be renamed.
+    """
     kind = type(error)
     stated = type.__dict__["__dict__"].__get__(kind).get("stated_name")  # not inherited; past a metaclass that lies
     return stated if type(stated) is str else str(type.__dict__["__name__"].__get__(kind))

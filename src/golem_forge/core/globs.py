@@ -31,7 +31,7 @@ GROUP_PREFIX: Final = "group:"
 
 
 def named_group(word: str) -> HostGroup | None:
-    """None: the word is no group. Raises ValueError for a group that there is not."""
+    """Returns the group that the word names; None if the word is no group. Raises ValueError for an unknown group."""
     if not word.startswith(GROUP_PREFIX):
         return None
     group = word.removeprefix(GROUP_PREFIX)

@@ -11,7 +11,7 @@ _LENGTH: Final = 32
 _SHAPE: Final = regex(r"[0-9a-f]{32}")
 _BATCH: Final = 256
 _pool: list[str] = []
-"""Made in batches: asking the kernel for each one costs more than the rest of a quick call's bookkeeping."""
+"""Ids made in batches: one kernel call for each would cost more than the rest of a quick call's bookkeeping."""
 
 
 def new_id() -> str:

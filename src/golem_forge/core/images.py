@@ -82,7 +82,7 @@ def fit_picture(data: bytes, part: MediaPart) -> tuple[bytes, str] | None:
 
 @lru_cache(maxsize=16)
 def _smaller(data: bytes) -> tuple[bytes, str] | None:
-    """None: Pillow is not there, or cannot read it."""
+    """Returns a smaller picture with its media type; None if Pillow is not installed or cannot read the picture."""
     try:
         from PIL import Image
     except ImportError:

@@ -81,7 +81,7 @@ def digest(value: Any) -> str:
 
 
 def copy_json(value: Any) -> Any:
-    """The same JSON value, sharing no list and no object with the original; other values are passed on as they are."""
+    """Returns a deep copy of a JSON value; values of other types are not copied."""
     kind = type(value)
     if kind is dict:
         return {key: copy_json(item) for key, item in value.items()}
@@ -91,7 +91,7 @@ def copy_json(value: Any) -> Any:
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Equal as JSON: `True` is not `1`."""
+    """Whether two values are equal as JSON, where `True` is not `1`."""
     try:
         return canonical(one) == canonical(other)
     except (ValueError, TypeError):

@@ -50,7 +50,7 @@ def field(
     repr: bool = True,
     compare: bool = True,
 ) -> Any:
-    """What a field has beside its type. `default_factory` is called for each new object."""
+    """Describes a field beyond its type. `default_factory` is called for each new object."""
     return Field(default, default_factory, init, repr, compare)
 
 
@@ -66,7 +66,7 @@ def dataclass(cls: type[T], /) -> Never: ...
 def dataclass(
     cls: Any = None, /, *, slots: bool = False, frozen: bool = False, kw_only: bool = False, eq: bool = True
 ) -> Any:
-    """As `dataclasses.dataclass`; `slots=True` is written out, as a reader expects it of a class with slots."""
+    """Works as `dataclasses.dataclass`; `slots=True` must be written, as a reader expects it of a class with slots."""
     if not slots:
         raise TypeError("this dataclass has slots: write slots=True, or take dataclasses.dataclass")
     return lambda cls: _make(cls, frozen, kw_only, eq)
@@ -229,7 +229,7 @@ _MAKERS: Final = {"__init__": _make_init, "__repr__": _make_repr, "__eq__": _mak
 
 
 class _DataclassFields:
-    """What makes the class a dataclass for the functions of the library. Made when first asked for."""
+    """Builds `__dataclass_fields__` when first asked for, so that the functions of `dataclasses` work."""
 
     def __get__(self, instance: object, owner: type[Any]) -> dict[str, dataclasses.Field[Any]]:
         import dataclasses

@@ -19,6 +19,6 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        """Asked for a name only once: the next time it is an attribute of this object."""
+        """Imports the module and stores the attribute, so that the next access does not come here."""
         self.__dict__[name] = value = getattr(import_module(self._name), name)
         return value

@@ -35,12 +35,14 @@ _DESCRIPTIVE_KEYS: Final = frozenset({"kind", "summary", "mimeType", "display"})
 
 @dataclass(slots=True)
 class ToolResult:
-    """Raises TypeError for a value without a kind."""
+    """The result of a tool. Raises TypeError for a value without a kind."""
 
     value: dict[str, Any]
     """The semantic value; always has a `kind` (`text`, `diff`, `file_content`, `file_list`, `json` or a custom one)."""
     text: str = _DEFAULT_TEXT
-    """What a model or a shell reads. Not given: what the value says (`text_of`); an empty text stays empty."""
+    """The text for a model or a shell. If not given it is taken from the value (`text_of`); an empty
+    text stays empty.
+    """
     content: tuple[dict[str, Any], ...] = ()
     """MCP content blocks, only where the result holds more than its text (images, audio, resources)."""
     structured: Any = None
@@ -61,13 +63,14 @@ class ToolResult:
         return str(self.value["kind"])
 
     def to_mcp(self) -> dict[str, Any]:
-        """As MCP's CallToolResult, without loss: `ToolResult.from_mcp(result.to_mcp()) == result`."""
+        """Returns MCP's CallToolResult, without loss: `ToolResult.from_mcp(result.to_mcp()) == result`."""
         return to_mcp(self)
 
     @classmethod
     def from_mcp(cls, message: Mapping[str, Any]) -> ToolResult:
-        """Of a CallToolResult: a dict by its JSON or its Python names, or an object of the `mcp` package. Raises
-        TypeError for anything else."""
+        """Builds a ToolResult from a CallToolResult: a dict with JSON or Python names, or an object of the `mcp`
+        package. Raises TypeError for anything else.
+        """
         dump = getattr(message, "model_dump", None)
         if dump is not None:
             message = dump(mode="json", by_alias=True, exclude_none=True)
@@ -77,7 +80,7 @@ class ToolResult:
 
 
 def text_of(value: Mapping[str, Any]) -> str:
-    """What a model or a shell reads of a semantic value: its content, or its summary and its data as JSON."""
+    """Returns the text of a semantic value for a model or a shell: its content, or its summary and its data as JSON."""
     kind = value.get("kind")
     if is_well_known_kind(kind) and semantic_value(value) is not None:
         if kind in ("text", "file_content"):
@@ -216,7 +219,9 @@ def _json_block(block: Any) -> Any:
 
 
 def _with_json_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Only of a mapping in Python's spelling: in one of the wire a null and a field `meta` are what they are."""
+    """Renames the keys of a mapping in Python's spelling. A mapping in wire spelling is returned as it is, with its
+    nulls and `meta`.
+    """
     if fields.keys().isdisjoint(_PYTHON_NAMES):
         return dict(fields)
     named: dict[str, Any] = {}
@@ -227,7 +232,7 @@ def _with_json_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def block_text(block: Any) -> str:
-    """What a reader without eyes or ears gets of one content block."""
+    """Returns the text that stands for one content block where pictures and sound cannot be shown."""
     if not isinstance(block, Mapping):
         return ""
     kind = block.get("type")
@@ -244,8 +249,9 @@ def block_text(block: Any) -> str:
 
 
 def _quick_reading(message: dict[str, Any]) -> ToolResult | None:
-    """Most messages: one text, perhaps with an object beside it. What the long way gives, at a tenth of its price;
-    None: take that."""
+    """Reads the usual message, one text and perhaps an object beside it, at a tenth of the cost; None if the message
+    needs the full reading.
+    """
     blocks = message.get("content")
     if type(blocks) is not list or len(blocks) != 1 or type(blocks[0]) is not dict or len(blocks[0]) != 2:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 
 class InterruptSignal:
-    """Set once, seen by everyone who listens. A listener added after the signal was given is told at once."""
+    """A flag that is set once and calls its listeners. A listener added later is called immediately."""
 
     __slots__ = ("_listeners", "reason")
 
@@ -57,7 +57,7 @@ def create_interrupt_signal() -> InterruptSignal:
 
 
 def termination_signals() -> tuple[signal.Signals, ...]:
-    """Without SIGHUP where somebody (`nohup`) said that it shall outlive its terminal."""
+    """Returns the signals that end Forge; without SIGHUP if it is ignored, e.g. by `nohup`."""
     stops = (signal.SIGINT, signal.SIGTERM)
     return stops if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*stops, signal.SIGHUP)
 

@@ -70,7 +70,7 @@ def escape_control_chars_in_prose(text: str) -> str:
 
 
 def count_control_chars(text: str) -> int:
-    """How many characters `escape_control_chars` would replace."""
+    """Returns how many characters `escape_control_chars` would replace."""
     return 0 if text.isascii() and text.isprintable() else len(_UNSAFE.findall(text))
 
 
@@ -97,7 +97,7 @@ def nearest_hint(word: object, known: Iterable[str], otherwise: str = "") -> str
 
 
 def nearest_remark(word: str, known: Iterable[str]) -> str:
-    """The same inside a sentence: ` (did you mean 'x'?)`; empty if no known name is close."""
+    """Returns ` (did you mean 'x'?)` for use inside a sentence; empty if no known name is close."""
     close = closest_match(word, known)
     return f" (did you mean '{close}'?)" if close else ""
 
@@ -111,7 +111,7 @@ def display_path(path: Path | str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Safe to print, and a single line: line ends and tabs are blanks."""
+    """Returns the text safe to print on a single line: line ends and tabs become blanks."""
     return escape_control_chars(text).replace("\n", " ").replace("\t", " ")
 
 
@@ -121,12 +121,12 @@ def display_name(name: str) -> str:
 
 
 def shorten(text: str, most: int) -> str:
-    """At most `most` characters, the last of them `…` where something was left out."""
+    """Returns at most `most` characters; the last is `…` if something was left out."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def shorten_prose(text: str, most: int) -> str:
-    """The same, cut behind a word; one that is longer than half of what fits is cut itself."""
+    """Like `shorten`, cut after a word; a word longer than half of `most` is cut itself."""
     if len(text) <= most:
         return text
     end = text.rfind(" ", most // 2, most)
@@ -164,7 +164,7 @@ class TextSource(Protocol):
 
 
 class FixedText(NamedTuple):
-    """A TextSource that is in memory."""
+    """A TextSource in memory."""
 
     data: bytes
 
@@ -183,9 +183,10 @@ _LINE_SLACK: Final = 1024
 
 
 def head_and_tail(whole: TextSource, limit: int, handle: str = "") -> str:
-    """At most `limit` bytes, head and tail half each; between them how much was left out, and where the whole is.
+    """Returns at most `limit` bytes, half head and half tail; between them a line says how much was left out and where
+    the whole is.
 
-    Only what is shown is read; the middle streams through once, to be counted.
+    Only what is shown is kept; the middle streams through once, to be counted.
     """
     size, half = whole.size, limit // 2
     if size <= limit:
@@ -239,13 +240,14 @@ SLASH_COMMANDS: Final = (
 
 
 def slash_command(tool: str) -> str:
-    """How a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit` runs the tool
-    would make the user leave."""
+    """Returns how a user types a tool's name. Threat: a tool with the name of a command; a hint that says `/exit` runs
+    the tool would make the user leave.
+    """
     return f"/tool {tool}" if tool.lower() in SLASH_COMMANDS else f"/{tool}"
 
 
 _OWN_PROCESS_NAMES: Final = frozenset({"self", "thread-self"})
-"""Whoever reads the path. A process with a number may have another root."""
+"""Names in /proc of the process that reads the path. A process given by its number may have another root."""
 
 
 class ProcessLink(NamedTuple):
@@ -254,7 +256,7 @@ class ProcessLink(NamedTuple):
     name: str
     """`root` or `cwd`."""
     rest: str
-    """What follows, as it is written; empty if nothing does."""
+    """The rest of the path as it is written; may be empty."""
     own: bool
     """Whether every link on the way is one of the process that reads the path, whichever that is."""
 

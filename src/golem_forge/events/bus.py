@@ -45,7 +45,7 @@ class Subscription:
     type: str
     handler: EventHandler
     active: bool = True
-    """False once ended: an event that is being handed out passes it by."""
+    """False after unsubscribing; an event that is being delivered then skips it."""
 
 
 class Route:
@@ -76,7 +76,7 @@ class CommandHandler(Protocol):
     def pause(self) -> None: ...
 
     def resume(self) -> None:
-        """Does nothing once it is closed."""
+        """Does nothing if the handler is closed."""
 
 
 class EventBus:
@@ -118,7 +118,7 @@ class EventBus:
             self.bind_loop()
 
     def bind_loop(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
-        """From now on events are delivered on the thread that runs `loop` (default: the running loop, this thread)."""
+        """Delivers events from now on on the thread that runs `loop` (default: the running loop, this thread)."""
         loop = loop or asyncio.get_running_loop()
         with self._claim:
             self._loop = loop
@@ -189,7 +189,7 @@ class EventBus:
     def emit(
         self, kind: str | EventData, data: Mapping[str, Any] | None = None, worker_id: str = "", source: str = ""
     ) -> None:
-        """`source` names the UI that emits an action."""
+        """Emits an event to all subscribers. `source` names the UI that emits an action."""
         if isinstance(kind, str):
             route = self._routes.get(kind) or self._new_route(wire_type_name(kind))
             typed = None
@@ -410,7 +410,7 @@ class EventQueue:
         return len(self._events)
 
     def put(self, event: Event) -> None:
-        """Called by the bus, on the loop's thread."""
+        """Adds an event; called by the bus on the loop's thread."""
         if self.closed:
             return
         if event.type in _MERGE_KEYS and self._events:

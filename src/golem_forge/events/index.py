@@ -38,7 +38,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_reader import parse_body, read_between
 from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState
-from golem_forge.storage.private_file import make_private_dir, touch_private
+from golem_forge.storage.home import make_private_dir, touch_private
 
 if TYPE_CHECKING:
     import sqlite3
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _BUSY_TIMEOUT_S = 0.25
 _PAGE_ROWS: Final = 500
-"""So many calls of a long list are held at once."""
+"""Maximum rows of a long list in memory."""
 _T = TypeVar("_T")
 
 
@@ -65,13 +65,13 @@ class SessionSummary:
     root: str
     """The program's directory on this machine, where it goes on; empty where no worker ran."""
     input: str
-    """The first words that a person said."""
+    """The first words of the person."""
     talked: bool
     """Whether there is a history; a start that failed before anything was asked of a model left none."""
     cost: float | None = None
-    """In USD; None: not known."""
+    """Cost in USD; None if unknown."""
     prices: str = ""
-    """Where its prices come from, if not from the person."""
+    """The source of the prices, if they are not the person's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +89,9 @@ class CallSummary:
     error: str
     started: bool
     first: int
-    """Where its first record begins in the journal."""
+    """Offset of the call's first record in the journal."""
     last: int
-    """Where its latest record begins."""
+    """Offset of the call's latest record in the journal."""
 
     @property
     def state(self) -> RecordedState:
@@ -120,11 +120,13 @@ class SessionIndex:
         self._ask(lambda connection: None)
 
     def sessions(self, *, prefix: str = "", limit: int = 100) -> list[SessionSummary]:
-        """Newest activity first."""
+        """Returns the sessions whose id starts with `prefix`, newest activity first."""
         return self._sessions("substr(id, 1, ?) = ?", (len(prefix), prefix, limit))
 
     def conversations(self, *, root: str = "", limit: int = 100) -> list[SessionSummary]:
-        """Those in which a model was asked something, newest activity first; `root`: of that program alone."""
+        """Returns the sessions in which a model was asked something, newest activity first; `root` limits them to one
+        program.
+        """
         return self._sessions("worker <> '' AND talked AND (? = '' OR root = ?)", (root, root, limit))
 
     def _sessions(self, where: str, values: tuple[Any, ...]) -> list[SessionSummary]:
@@ -192,19 +194,21 @@ class SessionIndex:
         return _summary(CallSummary, exact[0]) if exact else None
 
     def call(self, prefix: str) -> CallRecord | None:
-        """Everything about the one call whose id starts so; None when there is none, ValueError when several."""
+        """Returns the record of the call whose id starts with `prefix`; None if there is none. Raises ValueError if
+        there are several.
+        """
         found = self.find_call(prefix)
         return self.record_of(found) if found is not None else None
 
     def record_of(self, call: CallSummary) -> CallRecord | None:
-        """Everything about a call. Of its journal only the part from its first to its last record is read."""
+        """Returns the whole record of a call; reads the journal only from the call's first to its last record."""
         path = journal_path(self._home, call.session_id)
         named = f'"call":{quoted(call.id)}'.encode()
         records = read_between(path, call.first, call.last, naming=named)
         return CallRecords.from_records(each for each in records if each.get("call") == call.id).calls.get(call.id)
 
     def anchors(self) -> dict[str, Anchor]:
-        """By session: the longest that its finished journal was ever known to be, for `verify`."""
+        """Returns by session the greatest known length of its finished journal, for `verify`."""
         rows = self._rows("SELECT id, top_lines, top_hash FROM sessions WHERE top_lines > 0", ())
         return {id: Anchor(lines, hash) for id, lines, hash in rows}
 
@@ -313,7 +317,7 @@ _MAX_INPUT_CHARS: Final = 200
 _HISTORY_TYPES: Final = ("history", "historySet")
 """Records that put something into a conversation's history; a long one is written in parts `of` it."""
 _SURROGATE_ESCAPE: Final = rb"\ud"
-"""How a lone surrogate stands in a line."""
+"""The start of an escaped lone surrogate in a JSON line."""
 
 
 def refresh(connection: sqlite3.Connection, home: Path) -> None:
@@ -458,7 +462,7 @@ def _set_cost(connection: sqlite3.Connection, session_id: str, sums: Any) -> Non
 
 
 def _first_words(record: Mapping[str, Any]) -> str:
-    """Of what a person said to the worker, where this record is about that."""
+    """Returns the first words of what a person said in this record; empty if the record is about something else."""
     if record.get("type") == "history":
         message = record.get("message")
         said = message.get("text") if isinstance(message, dict) and message.get("kind") == "input" else ""

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple, Protocol
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.events.serialization import decode_json
-from golem_forge.storage.private_file import make_private_dir, try_lock, write_private
+from golem_forge.storage.home import make_private_dir, try_lock, write_private
 
 _SESSION_ID = regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -122,11 +122,11 @@ def is_locked(path: Path) -> bool:
 
 
 _CHECK_INTERVAL_S: Final = 0.5
-"""So often, at most, a write looks whether its file is still there."""
+"""Minimum seconds between two checks of a write whether its file still exists."""
 
 
 class JournalWriter(Protocol):
-    """Where the sealed lines of one session go: a file, or the database of shared sessions (`team.journal`)."""
+    """The destination of a session's sealed lines: a file, or the database of shared sessions (`team.journal`)."""
 
     refused: bool
     """Whether the last write failed."""
@@ -143,7 +143,7 @@ class JournalWriter(Protocol):
         """The last line is written: keeps the anchor and lets the session go."""
 
     def close(self) -> None:
-        """Lets the session go as a crash would."""
+        """Releases the session without an end record, as a crash would."""
 
 
 class JournalFile:
@@ -208,7 +208,7 @@ class JournalFile:
 
 
 CHAIN_START: Final = "0" * 64
-"""Stands for the hash before the first line."""
+"""The hash that the first line follows."""
 _HASH_KEY: Final = b',"hash":"'
 _HASH_LENGTH: Final = len(_HASH_KEY) + 64 + len(b'"}')
 
@@ -242,7 +242,7 @@ def next_hash(previous: str, body: bytes) -> str:
 class Anchor(NamedTuple):
     lines: int
     hash: str
-    """64 hex: the hash of line `lines`."""
+    """The hash of line `lines`, as 64 hex digits."""
 
 
 def anchor_path(journal: Path) -> Path:
@@ -255,7 +255,7 @@ def write_anchor(journal: Path, anchor: Anchor) -> None:
 
 
 def read_anchor(journal: Path) -> Anchor | None:
-    """None where there is none; also for an unreadable one, which then proves nothing."""
+    """Returns the anchor of a journal; None if it is missing or unreadable and so proves nothing."""
     try:
         kept = decode_json(anchor_path(journal).read_bytes())
         return Anchor(int(kept["lines"]), str(kept["hash"]))
@@ -273,7 +273,7 @@ class JournalError(ForgeError):
 
 
 class SessionInUse(ForgeError):
-    """Another process holds this session."""
+    """Raised if another process holds this session."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session is in use: {session_id}", code="SESSION_IN_USE")

@@ -20,7 +20,7 @@ Record = dict[str, Any]
 _MAX_PROBLEMS = 100
 _MAX_READS = 3
 _EARLIER_LINES = 64
-"""After a fault a line may also follow one of so many earlier lines: an inserted or moved line is named once."""
+"""Number of earlier lines that a line may follow after a fault, so that an inserted or moved line is reported once."""
 
 
 class JournalProblem(NamedTuple):
@@ -30,7 +30,7 @@ class JournalProblem(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class JournalScan:
-    """What one pass over a journal found."""
+    """The result of one pass over a journal."""
 
     lines: int = 0
     hash: str = CHAIN_START
@@ -43,7 +43,7 @@ class JournalScan:
     session_id: str = ""
     problems: list[JournalProblem] = field(default_factory=list)
     hashes: dict[int, str] = field(default_factory=dict)
-    """The hashes of the lines that were asked for."""
+    """The hashes of the requested lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,9 @@ class Verification:
     ok: bool
     lines: int
     problems: list[JournalProblem]
-    """What was changed, by line number."""
+    """The lines that were changed."""
     notes: list[str]
-    """What is worth knowing and proves nothing: `torn last line`, `not closed`, `in use`."""
+    """Remarks that prove nothing: `torn last line`, `not closed`, `in use`."""
 
 
 def parse_body(body: bytes) -> Record | None:

@@ -69,7 +69,7 @@ class CallRecord:
 @dataclass(slots=True)
 class CallRecords:
     calls: dict[str, CallRecord] = field(default_factory=dict)
-    """By call id, in the order they were proposed."""
+    """Records by call id, in the order of proposal."""
 
     @classmethod
     def from_records(cls, records: Iterable[Mapping[str, Any]]) -> CallRecords:
@@ -147,7 +147,9 @@ _STEPS: Final[Mapping[str, tuple[Callable[[CallRecord, Mapping[str, Any]], None]
     "finished": (_finished,),
     "done": (_proposed, _decided, _started, _finished),
 }
-"""What each record of a call says. `begun`: a call that did not wait before it ran. `done`: and touched nothing."""
+"""The parts of each record type. `begun`: a call that did not wait before it ran. `done`: such a call that also touched
+nothing.
+"""
 
 
 def call_event(record_type: str, call: CallRecord) -> tuple[str, dict[str, Any]]:
@@ -233,7 +235,7 @@ class RecordEncoder:
         return self.written(value if self._redact is None else self._redact(value))
 
     def written(self, redacted: Any) -> str:
-        """A value that is redacted already."""
+        """Encodes a value that is already redacted; replaces one that is too long by its size and hash."""
         text = encode_json(redacted)
         if len(text) > MAX_VALUE_BYTES:
             return f'"[too long to record: {len(text)} bytes sha256:{sha256(text).hexdigest()[:8]}]"'
@@ -252,7 +254,7 @@ class RecordEncoder:
 
 
 PART_CHARS: Final = 1 << 20
-"""Characters of JSON text in one part."""
+"""Maximum characters of JSON text in one part of a split record."""
 MAX_RECORD_BYTES: Final = 64 << 20
 
 
@@ -305,7 +307,7 @@ class RecordJoiner:
 
 
 def join_records(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Every record, whole."""
+    """Yields whole records; joins those that were split."""
     joiner = RecordJoiner()
     for record in records:
         if (whole := joiner.add(record)) is not None:

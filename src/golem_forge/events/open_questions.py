@@ -49,7 +49,7 @@ class AnsweredApproval(AnswerData):
 
 
 class InputText(str):
-    """What a person typed: the text itself, with the files that came with it."""
+    """The text that a person typed, with the files attached to it."""
 
     __slots__ = ("attachments", "request_id")
 
@@ -67,9 +67,9 @@ class InputText(str):
 
 
 def invalid_member(data: Mapping[str, Any], besides: Collection[str] = ()) -> str:
-    """Which member of an answer to an approval cannot be understood, and why; empty: every one can.
+    """Describes the first member of an approval answer that is not valid; empty if all are.
 
-    `besides`: what else it may hold.
+    `besides`: other members that it may hold.
     """
     if not isinstance(data.get("approved"), bool):
         return "'approved' is not true or false"
@@ -123,7 +123,7 @@ def _choice(question: Mapping[str, Any], data: Mapping[str, Any]) -> Mapping[str
 
 
 def form_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> AnswerData | str:
-    """`{action, values?}`"""
+    """Checks the answer to a form, `{action, values?}`. Returns the data, or the problem as text."""
     action = data.get("action")
     if action not in ("accept", "decline", "cancel"):
         return f"action {action!r} is not accept, decline or cancel"
@@ -136,14 +136,14 @@ def form_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> AnswerD
 
 
 def input_answer(question: Mapping[str, Any], data: Mapping[str, Any]) -> AnswerData | str:
-    """`{content, attachments?}`"""
+    """Checks the answer to an input question, `{content, attachments?}`. Returns the data, or the problem as text."""
     if not isinstance(data.get("content"), str):
         return "'content' is not text"
     return {key: data[key] for key in ("content", "attachments") if data.get(key) is not None}
 
 
 def with_field_errors(question: Mapping[str, Any], errors: Mapping[str, str]) -> dict[str, Any]:
-    """The same card, showing what is wrong with an edit: at its fields, and in words for UIs without a form."""
+    """Returns the card with the errors of an edit: at its fields, and as warnings for UIs without a form."""
     fields = [
         {key: value for key, value in field.items() if key != "error"}
         | ({"error": errors[field["name"]]} if field.get("name") in errors else {})
@@ -185,7 +185,7 @@ _log = logging.getLogger(__name__)
 
 
 class EditRefused(Exception):
-    """No further edit is looked at: the question ends, denied, with these words."""
+    """Raised if no further edit is accepted: the question ends as denied, with this text."""
 
 
 class CancelSignal(Protocol):
@@ -255,7 +255,7 @@ class OpenQuestions:
 
     @property
     def attached(self) -> bool:
-        """Whether anyone can answer."""
+        """Whether a UI that can answer is attached."""
         return bool(self._adapters)
 
     @property

@@ -37,19 +37,19 @@ decides whether it is handed out all the same."""
 _log = logging.getLogger(__name__)
 _MAX_DEPTH: Final = 100
 _QUICK_DEPTH: Final = 8
-"""So deep at most, a value that contains itself is soon found out."""
+"""Maximum depth of the quick test, so that a value that contains itself ends it soon."""
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
 _LONG_TEXT: Final = 400
-"""From this length on, one substring search per spelling is quicker than one regular expression over the text."""
+"""From this length on, a substring search for each spelling is faster than one regular expression."""
 _MANY_SPELLINGS: Final = 40
 _LONG_TEXT_FOR_MANY: Final = 20
-"""The same where there are more than `_MANY_SPELLINGS` spellings, e.g. the lines of a key."""
+"""The same limit if there are more than `_MANY_SPELLINGS` spellings, e.g. the lines of a key."""
 _MAX_CLEAN_TEXTS: Final = 2048
 _NAME: Final = regex(r"[\w.\-]*")
 _NAMES: Final = regex(r"[\w.\-/\\]*")
 _NAMES_IN_URL: Final = regex(r"[\w.\-%]*")
 PATH_CONTEXT: Final = 300
-"""So much of what stands before a path is looked at: more than the longest name of a file."""
+"""Characters before a path that are looked at; more than the longest file name."""
 _AFTER_PATH: Final = r"(?![\w-]|\.\w)"
 """`/srv/app` is found in `/srv/app/x` and at the end of a sentence, not in `/srv/app2` or `/srv/app.txt`."""
 _SMALLEST_REACH: Final = 256
@@ -57,7 +57,7 @@ _PROMPT_ENDS: Final = ":?>$#)]"
 """A program that asks ends its output so. Whoever waits for an answer must see the question."""
 _LONGEST_STYLE: Final = 32
 _STYLE_AT_END: Final = regex(r"\x1b\[[0-9;?]*[A-Za-z]\Z")
-"""Of a terminal: a question often ends with the return to plain colours."""
+"""An escape sequence at the end of a text; a prompt often ends with the return to plain colours."""
 _DIVIDED: Final = regex(rf"[\s{re.escape(_PROMPT_ENDS)}](?=.)", re.DOTALL)
 _MARKER = regex(r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*)\]")
 
@@ -93,8 +93,9 @@ class Redactor:
 
     @property
     def reach(self) -> int:
-        """So many characters hold whatever is to be taken out, and the two behind a path that decide whether it is one.
-        A power of two, so that it tells little; 0 where nothing is known."""
+        """Number of characters that contain any known secret or path, plus the two behind a path that decide whether it
+        is one. A power of two, so that it reveals little; 0 if nothing is known.
+        """
         return max(_SMALLEST_REACH, 1 << (self._longest + 1).bit_length()) if self._learned else 0
 
     @property
@@ -162,7 +163,7 @@ class Redactor:
         return self.redact_paths(self.redact_secrets(text))
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where `text` would replace a secret; a stream must not be divided there."""
+        """Returns where `text` would replace a secret; a stream must not be divided there."""
         pattern = _alternatives(self._secrets, text)
         return [match.span() for match in pattern.finditer(text)] if pattern else []
 
@@ -171,7 +172,7 @@ class Redactor:
         return [match.span() for match in pattern.finditer(text)] if pattern else []
 
     def redact_secrets(self, text: str) -> str:
-        """Only the secrets: content that a tool was asked for keeps its paths, or it could not be written back."""
+        """Replaces secrets only: content that a tool was asked for keeps its paths, or it could not be written back."""
         if not self._secrets or len(text) < self._shortest or text in self._clean:
             return text
         pattern = _alternatives(self._secrets, text)
@@ -188,8 +189,9 @@ class Redactor:
         return self._walk(value, (), self.redact_secrets, credentials=False)
 
     def redact_paths(self, text: str, before: str = "", after: str = "") -> str:
-        """Only the host paths, in a text without secrets; `before` is the end of what came before it in a stream,
-        `after` the two characters that follow it."""
+        """Replaces host paths only, in a text without secrets. `before` is the end of the preceding text of a stream,
+        `after` the two characters that follow.
+        """
         pattern = _alternatives(self._paths, text, _AFTER_PATH)
         if pattern is None:
             return text
@@ -207,7 +209,7 @@ class Redactor:
         return shown[: len(shown) - len(after)]
 
     def value(self, value: Any) -> Any:
-        """The same value without what must not be shown; the same object if there was nothing."""
+        """Returns the value without secrets and host paths; the same object if it held none."""
         return value if self._is_clean(value, _QUICK_DEPTH) else self._walk(value, (), self.text, credentials=True)
 
     def _is_clean(self, value: Any, depth: int) -> bool:
@@ -286,7 +288,9 @@ class Redactor:
         self._clean.clear()
 
     def _current_finder(self) -> re.Pattern[str]:
-        """Made anew if anything was learned since. What another thread adds meanwhile counts the next time."""
+        """Returns the compiled pattern; compiles it again if secrets were added. What another thread adds meanwhile
+        counts the next time.
+        """
         if self._finder is None or self._compiled != self._learned:
             learned = self._learned
             self._finder = re.compile(_any_of((*self._secrets, *self._paths)))
@@ -358,7 +362,9 @@ class StreamRedactor:
         return self._shown(text)
 
     def _held_from(self, text: str) -> int:
-        """Where the part begins that waits. Nothing here may depend on the beginning of a secret: see above."""
+        """Returns where the part begins that has to wait for more text. It may not depend on the beginning of a secret:
+        see above.
+        """
         redactor = self._redactor
         reach = redactor.reach
         cut = self._last_end(text) if reach else len(text)
@@ -377,7 +383,7 @@ class StreamRedactor:
         return cut
 
     def _last_end(self, text: str) -> int:
-        """Behind the last word or line that has ended."""
+        """Returns the position after the last complete word or line."""
         if self._by_lines:
             return text.rfind("\n") + 1
         last = text[-1:]
@@ -418,7 +424,9 @@ def _enclosing_span_start(place: int, spans: list[tuple[int, int]]) -> int | Non
 
 _MAX_JOINED_CHARS: Final = 4096
 _CONTAINER_COST: Final = 64
-"""What a container weighs: so little holds no nesting that matters, and no value that contains itself."""
+"""Characters that a container counts as, so that the limit also ends deep nesting and values that
+contain themselves.
+"""
 _SAFE_INTEGER: Final = 1 << 63
 _TEXT_TYPES: Final = {str}
 
@@ -461,13 +469,13 @@ _MIN_BASE64_CHARS = 8
 _MIN_LINE_CHARS = 16
 """Shorter lines of a value turn up elsewhere too."""
 _WRAPPED_AT = (64, 76)
-"""Where PEM and MIME (also the `base64` command) break their lines."""
+"""Line lengths of PEM and MIME (also of the `base64` command)."""
 _LINE_BREAK = regex(r"[\r\n]+|(?:\\r)?\\n")
 _PEM_MARKER = "-----"
 
 
 _PAGE_QUOTES: Final = (("", ""), ("&quot;", ""), ("&quot;", "&#x27;"), ("&quot;", "&#39;"), ("&#34;", "&#39;"))
-"""How writers of HTML spell both quotes; empty: as they are."""
+"""HTML spellings of both quotes; empty means unchanged."""
 _MARKUP: Final = (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"))
 _MARKUP_IN_JSON: Final = ("&", "<", ">")
 _QUOTES_IN_JSON: Final = ('\\"', "'")
@@ -495,7 +503,9 @@ def secret_spellings(value: str) -> set[str]:
 
 
 def _page_spellings(text: str) -> set[str]:
-    """In HTML, and in JSON that may stand in HTML, as Go and PHP write it: a server's answer to what it was sent."""
+    """Returns the spellings in HTML and in JSON inside HTML, as Go and PHP write it: a server may repeat what it was
+    sent.
+    """
     found = set()
     for double, single in _PAGE_QUOTES:
         spelled = _replaced(text, (*_MARKUP, ('"', double or '"'), ("'", single or "'")))
@@ -566,7 +576,7 @@ _CREDENTIAL_PAIRS: Final = frozenset(
 )
 _MAX_CLASSIFIED = 4096
 CLASSIFIED_NAMES: Final[dict[str, int]] = {}
-"""A cache that `classify_name` fills."""
+"""The cache of `classify_name`."""
 
 NO_CREDENTIAL: Final = 0
 MENTIONS_CREDENTIAL: Final = 1

@@ -35,7 +35,9 @@ from golem_forge.events.serialization import iso_time
 
 
 class InputUnavailable(Exception):
-    """No input will come. `by` says why: `nobody` can answer, `timeout`, `interrupt`, or a `command` came instead."""
+    """Raised if no input will come. `by` is the cause: `nobody` can answer, `timeout`, `interrupt`, or a `command` came
+    instead.
+    """
 
     stated_name = "InputUnavailable"
 
@@ -200,7 +202,7 @@ class RuntimeUI(OpenQuestions):
 def _question(
     request: EventData | Mapping[str, Any] | None, fields: Mapping[str, Any], kind: type[EventData]
 ) -> dict[str, Any]:
-    """By wire names, complete. ValueError as `bus.emit`."""
+    """Returns the complete question by wire names. Raises ValueError as `bus.emit`."""
     wire = to_wire(request) if isinstance(request, EventData) else dict(_fields(request, kind.TYPE))
     wire |= fields
     if not (wire.get("requestId") or wire.get("request_id")):

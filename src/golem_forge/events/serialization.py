@@ -32,7 +32,7 @@ _encode_strict = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _encode_plain = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 _to_json: Callable[..., bytes] | None = None
 _WITHOUT_LIBRARY: Final = 100
-"""So many values are encoded before `pydantic_core` is loaded for it, unless something else has loaded it."""
+"""Number of values that are encoded before `pydantic_core` is loaded, unless something else has loaded it."""
 _encoded = 0
 
 
@@ -70,7 +70,7 @@ def to_plain_json(value: Any, _above: frozenset[int] = frozenset()) -> Any:
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact UTF-8 JSON."""
+    """Encodes a value as compact UTF-8 JSON."""
     global _encoded, _to_json
     try:
         if _to_json is None:
@@ -194,7 +194,7 @@ class Event:
 
     @property
     def data(self) -> Any:
-        """The data by attributes."""
+        """Returns the data as an object with attributes; as a mapping for an unknown type."""
         if self._data is None:
             if self.type not in REGISTRY:
                 return self._wire

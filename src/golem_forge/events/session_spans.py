@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from golem_forge.events.telemetry import Fact
 
 MOST_CONTENT: Final = 16_384
-"""Characters of one attribute."""
+"""Maximum characters of one attribute."""
 _MOST_NAME: Final = 200
 _MOST_OPEN: Final = 10_000
 _PROVIDERS: Final = {"google": "gcp.gemini"}
-"""Where the conventions have another name than Forge."""
+"""Provider names that differ between Forge and the conventions."""
 _REQUEST_FAILED: Final = frozenset({"MODEL_RETRY", "MODEL_FALLBACK"})
 _MODEL_FAILED: Final = "model_unavailable"
 _NANO: Final = 1_000_000_000
@@ -69,7 +69,7 @@ class Instruments:
 
 
 class Tracing:
-    """What the spans of every session are made with."""
+    """The tracer and instruments for the spans of every session."""
 
     def __init__(self, tracer: Tracer, meter: Meter) -> None:
         self.tracer = tracer
@@ -85,7 +85,7 @@ class Tracing:
 class _OpenSpan:
     span: Span
     context: Context
-    """Of what is below it."""
+    """The context for spans below this one."""
 
 
 @dataclass(slots=True)
@@ -94,13 +94,13 @@ class _AgentSpan:
     name: str
     model: str
     since: int
-    """When its next request begins at the earliest."""
+    """The earliest start of its next request."""
     request: _EndedRequest | None = None
     """A request whose outcome the next event tells."""
     request_failed: bool = False
-    """The last one."""
+    """Whether the last request failed."""
     ended: int = 0
-    """When the turn ended; the span waits for the event that says why."""
+    """The end of the turn; the span waits for the event that gives the reason."""
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class SessionSpans:
             handle(fact)
 
     def end(self, at: int) -> None:
-        """Ends what is open, innermost first."""
+        """Ends all open spans, innermost first."""
         for agent in tuple(self._agents.values()):
             self._end_request(agent, failed=False)
             if agent.ended:
@@ -197,7 +197,7 @@ class SessionSpans:
                 self._end_turn(agent, data["stopped"] or "error")
 
     def _on_message(self, fact: Fact) -> None:
-        """Comes with contents only."""
+        """Sets the input and output attributes; messages arrive only if contents are exported."""
         message = fact.data["message"]
         role, text = message["role"], str(message["content"])
         agent = self._agents.get(fact.worker_id)
@@ -271,7 +271,7 @@ class SessionSpans:
 
     @property
     def _session(self) -> _OpenSpan:
-        """Made when something happens: a session that could not start has none."""
+        """Returns the session's span. It is made with the first event, so a session that could not start has none."""
         if self._root is None:
             attributes = {"gen_ai.conversation.id": self._id}
             self._root = self._start("session", self._parent, self._since, attributes)
@@ -421,7 +421,7 @@ def _json(value: object) -> str:
 
 
 def _messages(role: str, text: str) -> str:
-    """As the conventions write messages."""
+    """Formats a message as the conventions do."""
     parts = [{"type": "text", "content": clip(valid_unicode(text), MOST_CONTENT)}]
     return json.dumps([{"role": role, "parts": parts}], ensure_ascii=False)
 
@@ -458,7 +458,9 @@ def _exports(variable: str) -> bool:
 
 
 def _address(endpoint: str, signal: str) -> str | None:
-    """None: the library reads its variables, which come first."""
+    """Returns the address for a signal; None if the library reads it from its own environment variables, which have
+    priority.
+    """
     if not endpoint or any(os.environ.get(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT") for each in ("", f"{signal}_")):
         return None
     return f"{endpoint.rstrip('/')}/v1/{signal.lower()}"

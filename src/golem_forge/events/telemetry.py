@@ -40,7 +40,7 @@ _LOAD_S: Final = 30.0
 """The most that the end of a session waits for the library to be loaded. On a busy machine that takes seconds, and
 without it a short session would leave no trace."""
 _RETRY_S: Final = 1.0
-"""After so much of it a collector that refused is not tried again; a request under way goes on."""
+"""Seconds of the shutdown after which a collector that refused is not tried again; a running request goes on."""
 _MOST_FACTS: Final = 10_000
 _log = logging.getLogger(__name__)
 logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
@@ -62,7 +62,7 @@ _FACTS: Final[Mapping[str, tuple[str, ...]]] = {
     "command": (),
     "sessionEnd": ("reason",),
 }
-"""Event type → the fields that are read."""
+"""Event type → the fields that telemetry reads."""
 _CONTENT: Final[Mapping[str, tuple[str, ...]]] = {
     "message": ("message",),
     "toolStarted": ("args",),
@@ -77,11 +77,11 @@ _running_call: ContextVar[str] = ContextVar("forge_running_call", default="")
 
 
 class TelemetrySettings(Protocol):
-    """What the person said (`OtelSettings` of `config.program`)."""
+    """The person's settings (`OtelSettings` of `config.program`)."""
 
     @property
     def endpoint(self) -> str:
-        """Of the configuration; the variables `OTEL_*` come first. Empty: none."""
+        """The configured endpoint; empty if there is none. The variables `OTEL_*` have priority."""
 
     @property
     def content(self) -> bool: ...
@@ -93,7 +93,7 @@ class TelemetrySettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """What is read of one event."""
+    """The part of an event that telemetry reads."""
 
     type: str
     at: int
@@ -129,11 +129,11 @@ class Metrics:
         return self._pipeline is not None
 
     def set_queue_length(self, sessions: int) -> None:
-        """How many sessions wait for a runner."""
+        """Sets how many sessions wait for a runner."""
         self._add(lambda instruments: instruments.queue_length.set(sessions))
 
     def record_wait(self, seconds: float) -> None:
-        """How long one session waited for its runner."""
+        """Records how long a session waited for its runner."""
         self._add(lambda instruments: instruments.queue_wait.record(seconds))
 
     def count_lost_lease(self) -> None:
@@ -202,7 +202,9 @@ class _Watcher:
 
 
 def _parent_context() -> Mapping[str, str]:
-    """What a session belongs to: the span of the program around it, else what the variable TRACEPARENT names."""
+    """Returns the trace context of a session: the current span of the embedding program, else the
+    variable TRACEPARENT.
+    """
     if "opentelemetry.trace" in sys.modules:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

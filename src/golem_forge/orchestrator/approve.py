@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, cast
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict, is_riskier
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import copy_json, restore_hidden_values, same_json, sha256_hex
@@ -37,7 +37,7 @@ from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid
 
 _WAITED_FOR: Final = frozenset({AnsweredBy.PERSON, AnsweredBy.REVIEWER})
-"""Who takes their time: what was judged is looked at again after their answer."""
+"""Sources of an answer that take time; after such an answer the decision is checked again."""
 _DENIED: Final = Status.APPROVAL_DENIED
 Replan = Callable[[], Awaitable[None]]
 """Plans and judges the call's present arguments again."""
@@ -112,7 +112,9 @@ class ApprovalStage:
         return answer
 
     async def _before_person(self, state: CallState, waiting: PendingApproval) -> ApprovalResult | None:
-        """Before a person sees the card: a reviewer may answer, and who wants to be notified is."""
+        """Asks the reviewer, if there is one, and starts the notification hooks. Returns the reviewer's answer, or None
+        where a person has to answer.
+        """
         request, reviewer = waiting.request, self._services.reviewer
         if reviewer is not None and not self._guest and not self._not_reviewable(reviewer, _judged(state)):
             said = await wait_with_signal(reviewer.review(request.to_wire(), self._hooks.processes), state.waiting)
@@ -126,7 +128,9 @@ class ApprovalStage:
         return None
 
     def _reviewed(self, state: CallState, reviewer: Reviewer, said: ReviewAnswer) -> ApprovalResult | None:
-        """None: a person has to answer. Raises where a rule that blocks was written meanwhile."""
+        """Turns the reviewer's words into an answer; None means that a person has to answer. Raises ForgeError where a
+        blocking rule was written meanwhile.
+        """
         answer = ApprovalResult(approved=True, by=AnsweredBy.REVIEWER, answered_as=reviewer.name)
         if said.says is Says.DENY:
             why = f": {said.reason}" if said.reason else "."
@@ -268,7 +272,7 @@ class ApprovalStage:
         return offers
 
     def _possible_grant(self, state: CallState) -> str:
-        """The one session grant that, given, would let this call through."""
+        """Returns the session grant that would let this call through, if there is exactly one."""
         bases = _judged(state).left_to_allow
         grants = {grant_of(each.effect) for each in bases if each.base is not Verdict.PRE_APPROVED}
         if len(grants) != 1 or not (grant := grants.pop()):
@@ -288,7 +292,7 @@ class ApprovalStage:
 
 
 def question_id(session_id: str, request: ApprovalRequest) -> str:
-    """The same for the same question: a call that another process took over asks for what was answered already."""
+    """Returns a stable id of the question, so that a process that takes over the call finds an answer already given."""
     return sha256_hex(f"{session_id} {request.call_id} {request.fingerprint} {request.diff}")[:32]
 
 
@@ -322,7 +326,7 @@ def _edit_problems(state: CallState, args: dict[str, Any]) -> tuple[tuple[str, s
 
 
 def _ancestors(worker: str) -> tuple[dict[str, Any], ...]:
-    """For a worker of which nothing but its path is known."""
+    """Builds the ancestor records from a worker path, for a worker of which only the path is known."""
     names = worker.split("/")
     return tuple(
         {"id": "/".join(names[: depth + 1]), "name": name, "depth": depth, "task": ""}

@@ -20,22 +20,24 @@ from golem_forge.tools.tool import Tool
 
 
 class CallState:
-    """Made for every call, so only what differs from the defaults below is ever set."""
+    """Holds what the stages learn about one call. One is made for every call, so only what differs from the defaults
+    below is set.
+    """
 
     tool: Tool = None  # type: ignore[assignment]
-    """From resolve on. (None before: every stage after it may rely on it without asking.)"""
+    """Set by the resolve stage; later stages use it without a None check."""
     arguments: Arguments = None  # type: ignore[assignment]
-    """From validate on; an edit by a person replaces them."""
+    """Set by the validate stage; replaced when a person edits them."""
     ctx: ToolContext | None = None
     proposed = False
-    """Whether the journal already has it."""
+    """Whether the journal already has the record of the proposal."""
     plan: Plan | None = None
     planned_at = 0
     """The gate's generation when the plan was made: a writer that passed since may have made it stale."""
     found_at = 0
-    """The gate's generation when the tool was looked up; only of a tool that is made from files."""
+    """The gate's generation when the tool was looked up; set only for a tool that is made from files."""
     judged: Evaluation | None = None
-    """None for a call that was decided at once."""
+    """The full evaluation; None for a call that the quick path decided."""
     decision: Decision | None = None
     approved_as = ""
     """The fingerprint that was approved, for the journal; empty again once the call has to be judged anew."""
@@ -44,27 +46,27 @@ class CallState:
     edited = False
     """Whether a person changed the arguments on a card."""
     edits: tuple[str, ...] = ()
-    """Who changed what, for whoever is asked next."""
+    """Who changed which arguments, shown to the next person who is asked."""
     stop_turn = False
     executed = False
     ended = False
     handover_sources: tuple[VerdictSource, ...] = ()
-    """What is said of the tools that handed this call on."""
+    """Policy verdicts of the tools that handed this call over."""
     callers: tuple[tuple[str, str], ...] = ()
     """(call id, tool) of the tools that call each other down to this one, outermost first."""
     parent: CallState | None = None
     """The running call whose tool makes this one; it runs under that call's slot at the gate."""
     depth = 0
     recording: CallRecording | None = None
-    """What it changes in the zones, while it runs."""
+    """Records what the call changes in the zones while it runs."""
     hook_lines: tuple[str, ...] = ()
-    """What hooks say about it, for its card."""
+    """Texts from hooks, shown on the approval card."""
     program: ProgramCalls | None = None
-    """Of the program that this call is a part of."""
+    """The program (several calls in one piece of code) that this call belongs to."""
     keeps_whole = False
-    """Whether its Outcome has what was cut of the result, too."""
+    """Whether the Outcome keeps the whole result too, not only the shortened one."""
     reads_only = False
-    """Whether the slot at the gate it runs under is a reader's."""
+    """Whether the call holds a reader's slot at the gate."""
 
     def __init__(self, call: ToolCall, signal: InterruptSignal, waiting: InterruptSignal) -> None:
         self.call = call
@@ -75,7 +77,9 @@ class CallState:
         self.started = perf_counter()
 
     def share_slot(self) -> None:
-        """Refuses what would let a writer run beside readers: a tool that says it only reads calls no writer."""
+        """Takes the parent's slot at the gate. Refuses a writer under a reader's slot: a tool that says it only reads
+        calls no writer.
+        """
         assert self.parent is not None
         if not self.tool.gated:  # what it waits for would wait for the slot its caller holds, for ever
             raise ForgeError(
@@ -112,7 +116,9 @@ class CallState:
             plan.release()
 
     def detached_copy(self) -> CallState:
-        """What a tool is told by that calls another one after its end; all else that belonged to the call can go."""
+        """Returns a copy with only what a tool needs to call another tool after its own call has ended, so that the
+        rest can be freed.
+        """
         left = CallState(self.call, self.signal, self.waiting)
         left.tool, left.depth, left.callers, left.ended = self.tool, self.depth, self.callers, True
         return left
@@ -136,7 +142,7 @@ class CallState:
 
 
 def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """`The user changed: branch "main" → "dev".`"""
+    """Describes an edit, e.g. `The user changed: branch "main" → "dev".` Returns an empty text if nothing changed."""
     import json
 
     def spell(args: dict[str, Any], name: str) -> str:

@@ -44,34 +44,34 @@ _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
 @dataclass(slots=True)
 class CallRecording:
-    """One call while it runs."""
+    """The file changes of one running call."""
 
     zones: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]]
-    """Each with the paths that the call names; None: it may change any."""
+    """Each zone with the paths that the call names; None means that it may change any path."""
     facts: dict[str, Any]
     processes: list[Any] = field(default_factory=list)
-    """Children that run for it (`Child`), added by the tool that starts them."""
+    """Child processes of the call (`Child`), added by the tool that starts them."""
     told: list[tuple[ChangeSet, str]] = field(default_factory=list)
-    """What was written to the change log, with the hash of the line, and is not told yet."""
+    """Change sets in the change log, with the hash of their line, that are not yet sent as events."""
     alive: asyncio.Task[None] | None = None
-    """Says now and then that this process lives: what changes after it was killed is not the call's."""
+    """A heartbeat task. Without its mark, what changes after this process was killed is not counted as the call's."""
     ends: Awaitable[Any] | None = None
-    """Set by a tool whose process goes on when the call has ended: done when the process is gone."""
+    """Set by a tool whose process outlives the call; completes when the process has exited."""
 
     def was_idle(self, time_ns: int) -> bool:
-        """Whether nothing of its processes ran at that moment; without a process nobody can tell."""
+        """Whether none of the call's processes ran at that moment; False if it has no process."""
         return bool(self.processes) and all(one.was_idle(time_ns) for one in self.processes)
 
 
 @dataclass(slots=True)
 class OpenRecordings:
-    """A part of the session: calls whose processes still run."""
+    """The recordings of a session whose processes still run after their call has ended."""
 
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     histories: set[ZoneHistory] = field(default_factory=set)
-    """Of the zones that calls of this session changed; kept, so that the next call looks only at what changed."""
+    """Histories of the zones that this session's calls changed; kept so that the next call scans only what changed."""
     prune: Callable[[], None] | None = None
-    """Set once something was recorded."""
+    """Prunes old changes at the end of the session; set once something was recorded."""
 
     async def aclose(self) -> None:
         if self.tasks:  # their processes were ended before
@@ -89,8 +89,9 @@ class ChangeRecorder:
         self._home = services.home.path if services.home is not None and services.journal is not None else None
 
     async def begin(self, state: CallState, *, everywhere: bool = False) -> CallRecording | None:
-        """None: the call changes no file of a zone, or nothing is kept here. `everywhere`: hooks may change any file
-        after it."""
+        """Starts to record a call's file changes. Returns None if the call changes no file of a zone or this session
+        keeps no history. `everywhere`: hooks may change any file after the call.
+        """
         if self._home is None or self._scope.sandbox is None or _is_recorded(state):
             return None
         effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
@@ -124,7 +125,7 @@ class ChangeRecorder:
         return CallRecording(opened, facts)
 
     async def end(self, recording: CallRecording) -> None:
-        """Also of a call that failed or was interrupted."""
+        """Ends the recording and writes the change log, also for a call that failed or was interrupted."""
         try:
             await asyncio.shield(self._ended(recording, goes_on=recording.ends is not None))
             if recording.ends is None and recording.alive is not None:
@@ -163,7 +164,7 @@ class ChangeRecorder:
             recording.told.append((changes, SessionChangeLog(self._home, changes.session).append(changes)))
 
     async def changed_so_far(self, recording: CallRecording) -> list[str]:
-        """The files, as virtual paths, that the call has changed and not deleted; it is still being recorded."""
+        """Returns the virtual paths of the files that the running call has changed and not deleted."""
 
         def look() -> list[PathChange]:
             return [
@@ -176,7 +177,7 @@ class ChangeRecorder:
         return [one.path for one in made if one.is_file and one.after.kind is not PathKind.ABSENT]
 
     def tell(self, recording: CallRecording) -> None:
-        """Emits what was recorded; after the result of the call."""
+        """Emits a `filesChanged` event for each recorded change set; called after the result of the call."""
         told, recording.told = recording.told, []
         for changes, line in told:
             self._recorder.show("filesChanged", files_changed(changes, line))
@@ -198,7 +199,7 @@ class ChangeRecorder:
         }
 
     def _touched(self, state: CallState, effects: tuple[Effect, ...] | None) -> dict[str, frozenset[Parts] | None]:
-        """Zone → the paths in it that the call names; None: any."""
+        """Returns the paths in each zone that the call names; None instead of paths means any path."""
         sandbox = self._scope.sandbox
         assert sandbox is not None
         runs = any(effect.verb is Verb.EXEC for effect in effects or ())
@@ -223,7 +224,7 @@ async def _stay_alive(recording: CallRecording) -> None:
 
 
 def files_changed(changes: ChangeSet, line: str) -> dict[str, Any]:
-    """The event's data."""
+    """Builds the data of a `filesChanged` event."""
     added, removed = changes.lines
     files = [one for one in changes.changes if one.is_file]
     return {

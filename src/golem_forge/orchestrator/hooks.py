@@ -17,8 +17,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.hooks_block import Hook, HookPoint
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Verb
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _MOST_RESULT: Final = 16_000
-"""Characters of a result that a hook is told."""
+"""Maximum characters of a result that a hook receives."""
 _MOST_AT_ONCE: Final = 20
 _MOST_KNOWN: Final = 10_000
 _TOUCHES_FILES: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
@@ -61,7 +61,7 @@ _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
 
 class HookTasks:
-    """A part of the session: hooks that nobody waits for."""
+    """The background tasks of hooks whose end no call waits for; one for each session."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,7 +82,7 @@ class HookTasks:
 
 
 class CallHooks:
-    """The hooks of one worker's calls. Without hooks in the session it is not asked anything."""
+    """Runs the hooks around one worker's calls. A session without hooks never calls it."""
 
     def __init__(self, scope: CallScope, recorder: Recorder, judge: Judge) -> None:
         services = scope.services
@@ -106,14 +106,16 @@ class CallHooks:
         return self._scope.services.hooks
 
     def before(self, state: CallState) -> tuple[ReadyHook, ...]:
-        """Those that may be asked before this call, whatever its arguments are."""
+        """Returns the `before_call` hooks that match this tool, before its arguments are looked at."""
         return self._for_call(state)[0]
 
     def after(self, state: CallState) -> tuple[ReadyHook, ...]:
         return self._for_call(state)[1]
 
     def _for_call(self, state: CallState) -> tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]:
-        """(before, after). Kept by name: to match every call's would be a sixth of a quick call."""
+        """Returns (before, after) hooks of the call, cached by name: matching them anew would be a sixth of a quick
+        call.
+        """
         tool, requested = state.tool, state.call.name
         remote = tool.remote
         key = (tool.name, requested) if remote is None else (tool.name, requested, remote.server, remote.tool)
@@ -126,7 +128,7 @@ class CallHooks:
         return known
 
     def asked_about(self, tool: Tool, requested: str, effects: tuple[Effect, ...] | None) -> tuple[Hook, ...]:
-        """The `before_call` hooks that such a call would ask; for explanations."""
+        """Returns the `before_call` hooks that such a call would start; used for explanations."""
         hooks = () if self.hooks is None else self.hooks.for_call(HookPoint.BEFORE_CALL, *_tool_names(tool, requested))
         return tuple(each.hook for each in hooks if call_paths(each.hook, effects) is not None)
 
@@ -155,7 +157,7 @@ class CallHooks:
         return self._judge.evaluate(state.tool, tightened, judged.base, judged.decision.keys)
 
     async def facts(self, state: CallState, judged: Evaluation, paths: list[str]) -> dict[str, Any]:
-        """What a hook is told of a call."""
+        """Builds the description of a call that a hook receives."""
         decision, effects = judged.decision, judged.facts.effects
         call, tool = state.call, state.tool
         return {
@@ -176,8 +178,9 @@ class CallHooks:
         return {"session": services.id, "worker": self._scope.worker, "directory": await self.processes.directory()}
 
     def may_write(self, state: CallState) -> bool:
-        """Whether hooks after this call may change files: it holds a writer's slot, and what it changes is recorded
-        as a whole."""
+        """Whether hooks after this call may change files. Such a call holds a writer's slot, and its changes are
+        recorded together with theirs.
+        """
         if state.reads_only or state.read_only or not (state.tool.gated or state.parent is not None):
             return False
         above = state.parent
@@ -238,15 +241,18 @@ class CallHooks:
         }
 
     async def _coverage(self) -> Coverage | None:
-        """In the mode `contained`: what could not be undone, which is read-only for hooks too; all of it, where nothing
-        can be kept. None: in another mode a person was asked, or said that nobody is."""
+        """Returns, in the mode `contained`, what could not be undone; hooks see that read-only. Returns None in other
+        modes, where a person was asked or chose not to be asked.
+        """
         walls = self._scope.walls
         if walls is None or self._judge.mode is not ApprovalMode.CONTAINED or await walls.level() is not Level.FULL:
             return None
         return await walls.coverage()
 
     def notify(self, call_id: str, card: dict[str, Any]) -> None:
-        """A person is about to be asked. Nobody waits for these hooks, and nothing that they say counts."""
+        """Starts the notification hooks when a person is about to be asked; their end is not awaited and their output
+        is ignored.
+        """
         for ready in self.hooks.at(HookPoint.QUESTION) if self.hooks is not None else ():
             self._scope.services.parts.get(HookTasks).start(self._notify(ready, call_id, card))
 
@@ -262,7 +268,7 @@ class CallHooks:
         self.tell(ready.hook, run, read_answer(ready.hook, run), call_id)
 
     def tell(self, hook: Hook, run: HookRun, answer: HookAnswer, call_id: str = "") -> None:
-        """The event: what it said and did, and a line for the person where they should hear of it."""
+        """Emits the event of a finished hook, with a line for the person where they should see one."""
         told = self._scope.services.told_hooks
         lines = [answer.to_person, *answer.warnings]
         if answer.failure and (hook.name not in told or hook.on is HookPoint.BEFORE_CALL):
@@ -291,7 +297,7 @@ class CallHooks:
         )
 
     def tell_review(self, name: str, said: ReviewAnswer, call_id: str) -> None:
-        """The event: what a reviewer answered."""
+        """Emits a `reviewed` event with the reviewer's answer."""
         data: dict[str, Any] = {"reviewer": name, "answer": said.says.value, "toolCallId": call_id}
         data |= {"durationMs": round(said.seconds * 1000, 1)} | ({"reason": said.reason} if said.reason else {})
         self._recorder.show("reviewed", data)
@@ -302,14 +308,15 @@ def _says_something(answer: HookAnswer) -> bool:
 
 
 def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:
-    """By which a hook may know the tool: its own, the one that was asked for, and a server's."""
+    """Returns the names that a hook may match: the tool's own, the requested one, and `server/tool` of an MCP tool."""
     remote = f"{tool.remote.server}/{tool.remote.tool}" if tool.remote is not None else ""
     return (tool.name, requested if requested != tool.name else "", remote)
 
 
 def call_paths(hook: Hook, effects: tuple[Effect, ...] | None) -> list[str] | None:
-    """The paths of a call that the hook is about; None: it is not about this call. A call of which nobody can say
-    which paths it touches is every hook's business."""
+    """Returns the call's paths that the hook matches; None if the hook does not match the call. A call with unknown
+    paths matches every hook.
+    """
     known = [each.target for each in effects or () if each.verb in _TOUCHES_FILES and each.target.startswith("/")]
     paths = matching_paths(hook, known)
     if paths or not hook.paths:
@@ -323,13 +330,13 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 
 def _effect_paths(state: CallState) -> list[str]:
-    """Of a call whose changes nobody records: what it said it would change."""
+    """Returns the paths that an unrecorded call declared it would change."""
     effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
     return [each.target for each in effects or () if each.verb in _CHANGES and each.target.startswith("/")]
 
 
 def _add_aftermath(outcome: Outcome, walled: WalledChild) -> None:
-    """What a hook left behind belongs to the call, as its changes do."""
+    """Adds to the call's Outcome the protected files and leftover processes of a hook."""
     after = walled.aftermath()
     outcome.protected_created = tuple(dict.fromkeys((*outcome.protected_created, *after.protected_created)))
     outcome.leftovers = tuple(dict.fromkeys((*outcome.leftovers, *after.leftovers)))

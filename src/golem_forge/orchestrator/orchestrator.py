@@ -14,7 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import AnsweredBy, Status, Verdict
 from golem_forge.core.errors import ForgeError
@@ -51,18 +51,20 @@ from golem_forge.tools.forms import secret_texts
 from golem_forge.tools.tool import Tool, llm_tools
 
 MAX_CALL_DEPTH: Final = 5
-"""Tools that call each other, the first one included."""
+"""Maximum depth of tools that call each other, the first one included."""
 MAX_REPLANS: Final = 3
 OVERTAKEN: Final = "The approval check of this call was slow, so calls that came after it ran first."
 
 
 class Orchestrator:
-    """The path with everything its stages need. One per worker of a session."""
+    """Sends calls through all stages and holds what the stages need. There is one for each worker of a session."""
 
     def __init__(
         self, scope: CallScope | Catalog | Iterable[Tool], approval: ApprovalController, **options: Any
     ) -> None:
-        """`scope`: or tools without a session; then `options` are fields of CallScope and SessionServices."""
+        """`scope` is a CallScope, or tools without a session; then `options` are fields of CallScope and
+        SessionServices.
+        """
         if not isinstance(scope, CallScope):
             scope = CallScope.of(scope, **options)
         elif options:
@@ -111,7 +113,7 @@ class Orchestrator:
 
     @property
     def only_waits(self) -> bool:
-        """Whether calls are open and no effect of any of them has begun: nothing is lost if they begin anew."""
+        """Whether calls are open and none of them has had an effect yet, so that they can start again without loss."""
         return bool(self._running) and self._running == self._waiting
 
     @property
@@ -119,7 +121,9 @@ class Orchestrator:
         return self._running != self._waiting
 
     def call(self, call: ToolCall) -> Coroutine[Any, Any, Outcome]:
-        """One call. Never raises for what it does; only the cancellation of the calling task passes through."""
+        """Makes one call and returns its Outcome. Never raises for a failure of the call; only cancellation of the
+        calling task passes through.
+        """
         if type(call.caller) is not Caller:
             call.caller = Caller(call.caller)  # ValueError: nobody else may call
         return self.step(CallState(call, self.signal, self.signal))
@@ -131,13 +135,13 @@ class Orchestrator:
         mode: BatchMode | str = BatchMode.PARALLEL,
         on_failure: OnFailure | str = OnFailure.COLLECT_ALL,
     ) -> list[Outcome]:
-        """Several calls of one turn: one Outcome each, in request order."""
+        """Makes the calls of one turn and returns one Outcome each, in request order."""
         outcomes = await run_batch(self, calls, mode=mode, on_failure=on_failure)
         pairs = zip(outcomes, calls, strict=True)
         return [outcome if outcome.call is call else replace(outcome, call=call) for outcome, call in pairs]
 
     async def step(self, state: CallState, *, order: BatchOrder | None = None, index: int = 0) -> Outcome:
-        """One call, by itself or at its place in a batch."""
+        """Runs one call through the stages, alone or at its place in a batch."""
         call_id = state.call.id
         if state.program is None:
             state.program = self.scope.program
@@ -178,7 +182,7 @@ class Orchestrator:
         return outcome
 
     def _failed(self, state: CallState, error: BaseException) -> Outcome:
-        """Of a call that raised, in a stage or in its tool."""
+        """Turns an exception of a stage or of the tool into an Outcome."""
         if isinstance(error, CallAborted):
             return self._present.ended(state, error)
         if isinstance(error, ForgeError):
@@ -211,7 +215,7 @@ class Orchestrator:
             raise ForgeError(text, status=Status.INTERRUPTED) from None
 
     def skip(self, state: CallState, why: str) -> Outcome:
-        """A call that will not start any more: recorded like every other."""
+        """Records a call that will not start, and returns its Outcome."""
         return self._recorder.finished(state, state.outcome(Status.SKIPPED, error=why))
 
     async def _run_stages(self, state: CallState, order: BatchOrder | None, index: int) -> Outcome:
@@ -279,7 +283,7 @@ class Orchestrator:
         return self.scope.services.hooks is not None
 
     async def _run_recorded(self, state: CallState) -> Outcome:
-        """Runs the tool, and hooks after it; what they change in the zones is kept before and recorded after."""
+        """Runs the tool and then its hooks; saves the zones' files before and records what changed after."""
         hooks = self._has_hooks and bool(self.hooks.after(state))
         recording = await self.changes.begin(state, everywhere=hooks and self.hooks.may_write(state))
         state.recording = recording
@@ -309,7 +313,7 @@ class Orchestrator:
         return outcome
 
     def _resolve(self, state: CallState) -> None:
-        """resolve and validate."""
+        """Runs the stages resolve and validate."""
         tool, args, handed = resolve(state.call, self.catalog, self._redirect_sources)
         state.tool = tool
         if handed:
@@ -380,7 +384,9 @@ class Orchestrator:
         order.announce(index, writes_of(state, self.sandbox), reads_of(state, self.sandbox))
 
     async def _is_as_judged(self, state: CallState) -> bool:
-        """False: judge and perhaps ask again. Its turn has come, and what was judged may be no more."""
+        """Whether the tool and plan are still those that were judged, now that it is the call's turn. False means:
+        evaluate again, and perhaps ask again.
+        """
         tool, generation = state.tool, self._gate.generation
         if tool.made_from and state.found_at != generation:
             now, _, handed = resolve(state.call, self.catalog, self._redirect_sources)
@@ -456,7 +462,7 @@ class Orchestrator:
         self._recorder.started(state)
 
     def _context(self, state: CallState) -> ToolContext:
-        """Made once, when first needed: by a tool that wants it, a plan, or the long evaluation."""
+        """Returns the call's ToolContext. It is made when a tool, a plan or the full evaluation first needs it."""
         if state.ctx is None:
             ctx = state.ctx = self.dry_context()
             ctx.call_id = call_id = state.call.id
@@ -470,7 +476,7 @@ class Orchestrator:
         return state.ctx
 
     def usable_tools(self) -> dict[str, Tool]:
-        """Everything a model may call here by name, in catalog order, except what could only be refused."""
+        """Returns the tools that a model may call by name, in catalog order, without those that are always refused."""
         tools = llm_tools(self.catalog)
         return {tool.name: tool for tool in tools if not always_refused(self.judge, tool, self.sandbox)}
 
@@ -478,7 +484,9 @@ class Orchestrator:
         return self.catalog.find_among(query, limit, self.usable_tools()).tools
 
     def dry_context(self) -> ToolContext:
-        """For a call that is only judged: planned like any other, but it calls, shows and reports nothing."""
+        """Returns a context for a call that is only evaluated: it can be planned, but it calls no tool and emits
+        nothing.
+        """
         home = self.scope.services.home
         return ToolContext(
             session_id=self.session_id,
@@ -508,7 +516,9 @@ class Orchestrator:
     async def _nested(
         self, parent: CallState, name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False
     ) -> Outcome:
-        """A tool calls another tool: judged and approved by itself, under the gate slot its parent already holds."""
+        """Runs a call that a tool makes. It is judged and approved by itself, under the gate slot that its parent
+        already holds.
+        """
         state = CallState(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), parent.signal, parent.signal)
         state.depth = parent.depth + 1
         state.callers = (*parent.callers, (parent.call.id, parent.tool.name))

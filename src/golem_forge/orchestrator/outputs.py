@@ -37,11 +37,11 @@ from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult, block_text
 from golem_forge.core.text import FixedText, head_and_tail
 from golem_forge.events.journal_files import is_locked
-from golem_forge.storage.private_file import create_private, replacing
+from golem_forge.storage.home import create_private, replacing
 
 _log = logging.getLogger(__name__)
 MAX_PARTS: Final = 20
-"""Of one result."""
+"""Maximum number of stored parts (pictures and other media) of one result."""
 _MEDIA_TYPE: Final = regex(r"[a-z]{1,20}/[a-z0-9!#$&^_.+-]{1,80}")
 _UNKNOWN_TYPE: Final = "application/octet-stream"
 
@@ -84,7 +84,7 @@ def _bytes_in(block: Any) -> tuple[str, bytes] | None:
 
 
 def media_bytes(outputs: OutputStore, handle: str, worker: str) -> bytes | None:
-    """None where it is no longer there."""
+    """Returns the bytes of a stored part, or None if it is gone or unreadable."""
     kept = outputs.find(handle, worker)
     if kept is None:
         return None
@@ -95,11 +95,11 @@ def media_bytes(outputs: OutputStore, handle: str, worker: str) -> bytes | None:
 
 
 MOST_SHOWN: Final = 12 * 1024 * 1024
-"""Bytes of a stored part that are shown to a person."""
+"""Maximum bytes of a stored part that are shown to a person."""
 
 
 def stored_picture(path: Path) -> str:
-    """The base64 of a kept picture, for who shows it; empty: there is none, it is no picture, or it is too large."""
+    """Returns a kept picture as base64. Returns an empty text if it is missing, is no picture, or is too large."""
     try:
         with path.open("rb") as file:
             written = file.read(MOST_SHOWN + 1)
@@ -122,7 +122,7 @@ def with_handles(text: str, result: ToolResult | None, media: Sequence[MediaPart
 MAX_AGE_SECONDS: Final = 7 * 24 * 3600
 MAX_TOTAL_BYTES: Final = 1 << 30
 MAX_SESSION_BYTES: Final = 512 << 20
-"""What one session may keep: its own outputs are never pruned while it lives."""
+"""Maximum bytes that one session may keep; its outputs are never pruned while it is open."""
 ARCHIVED_PIECE: Final = 256 * 1024
 _INDEX: Final = "index.jsonl"
 
@@ -135,17 +135,17 @@ class KeptOutput:
 
 
 class OutputArchive(Protocol):
-    """Where the outputs of a session are kept besides the folder, for other machines (`team.journal`)."""
+    """A second store for a session's outputs, readable from other machines (`team.journal`)."""
 
     def add_output(self, handle: str, worker: str, pieces: Iterable[bytes]) -> None:
-        """Kept with the next record, so before the result that names it."""
+        """Queues an output to be written with the next record, so it is stored before the result that names it."""
 
     def find_output(self, handle: str) -> tuple[str, Iterable[bytes]] | None:
-        """(its worker, its pieces). Blocks."""
+        """Returns the worker and the pieces of an output. Blocks."""
 
     @property
     def kept_bytes(self) -> int:
-        """How much it had of this session when the session came here."""
+        """How many bytes the archive held for this session when this machine took it over."""
 
 
 class OutputStore:
@@ -157,11 +157,11 @@ class OutputStore:
         self._kept_bytes = archive.kept_bytes if archive is not None else 0
 
     def keep(self, text: str, worker: str) -> str:
-        """Writes the whole text and gives its handle. Raises OSError when it cannot be kept."""
+        """Writes the whole text and returns its handle. Raises OSError if it cannot be stored."""
         return self.keep_pieces((text.encode("utf-8", "surrogateescape"),), worker)
 
     def keep_pieces(self, pieces: Iterable[bytes], worker: str) -> str:
-        """The same for UTF-8 text that arrives in pieces; only one piece at a time is in memory."""
+        """Stores UTF-8 text that arrives in pieces and returns its handle; only one piece at a time is in memory."""
         if not self._folder.is_dir():
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.prune()
@@ -189,7 +189,9 @@ class OutputStore:
         return handle
 
     def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptOutput | None:
-        """An output of this worker or of one below it. `any_session` is for the person at the keyboard."""
+        """Returns an output of this worker or of one below it. `any_session` also searches other sessions, for the
+        person at the keyboard.
+        """
         output = self._kept.get(handle) or self._from_index(self._folder, handle) or self._from_archive(handle)
         if output is None and any_session and self._root.is_dir():
             folders = (folder for folder in self._root.iterdir() if folder.is_dir())
@@ -199,7 +201,7 @@ class OutputStore:
         return output
 
     def _from_archive(self, handle: str) -> KeptOutput | None:
-        """Of a session that ran on another machine before: fetched once, into the folder."""
+        """Copies an output of a session that ran on another machine into the local folder, once."""
         found = self._archive.find_output(handle) if self._archive is not None else None
         if found is None:
             return None
@@ -221,7 +223,7 @@ class OutputStore:
         return None
 
     def prune(self) -> None:
-        """Removes what is too old or too much; sessions that are still being written to stay."""
+        """Removes outputs that are too old or too large in sum; sessions that are still being written stay."""
         folders = [f for f in self._root.iterdir() if f.is_dir() and f != self._folder] if self._root.is_dir() else []
         sized = sorted(((f.stat().st_mtime, _size(f), f) for f in folders), key=lambda item: item[0])
         total = sum(size for _, size, _ in sized)
@@ -243,13 +245,13 @@ def _size(folder: Path) -> int:
 TEXT_LIMIT: Final = 32 * 1024
 VALUE_LIMIT: Final = 256 * 1024
 CONTENT_LIMIT: Final = 16 * 1024 * 1024
-"""Images are content too, and are not cut."""
+"""Maximum size of all content blocks, which are not shortened (images are among them)."""
 SHORT_TEXT_CHARS: Final = 4096
-"""A text of this length fits, whatever its characters."""
+"""A text of at most this many characters fits without counting its bytes."""
 
 
 def bound_text(text: str, limit: int, keep: OutputStore, worker: str) -> tuple[str, str]:
-    """(text that fits, handle of the whole or empty)."""
+    """Returns the text, shortened if needed, and the handle of the whole text (empty if it was not shortened)."""
     if len(text) <= limit // 4 or len(data := text.encode("utf-8", "replace")) <= limit:
         return text, ""
     handle = keep.keep(text, worker)
@@ -271,7 +273,7 @@ def _fits(value: Any, room: int) -> bool:
 
 
 def _remaining_room(value: Any, room: int) -> int:
-    """What is left of `room` after this value; negative once it is used up."""
+    """Returns what is left of `room` after this value; negative once it is used up."""
     if isinstance(value, (str, bytes)):
         return room - len(value)
     if isinstance(value, dict):
@@ -288,7 +290,7 @@ def _remaining_room(value: Any, room: int) -> int:
 
 
 def _without_bulk(value: dict[str, Any]) -> dict[str, Any]:
-    """The same kind with its large members left out and named."""
+    """Returns the value without its large members, and names those."""
     fitting: dict[str, Any] = {"kind": value["kind"]}
     left_out: list[str] = []
     room = VALUE_LIMIT // 4

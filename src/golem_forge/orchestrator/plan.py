@@ -45,16 +45,16 @@ async def make_plan(state: CallState, ctx: ToolContext, gate: Gate) -> Plan:
 
 
 async def look_up_coverage(tool: Tool, ctx: ToolContext) -> None:
-    """For a planner that runs in a thread, and so cannot wait for it: what of the zones could not be brought back."""
+    """Stores in the context what of the zones could not be undone; a planner runs in a thread and cannot await it."""
     if ctx.contains and ctx.walls is not None and not tool.read_only:
         ctx.coverage = await ctx.walls.coverage() if await ctx.walls.level() is Level.FULL else None
 
 
 async def still_as_judged(state: CallState, ctx: ToolContext, gate: Gate, judge: Judge) -> bool:
-    """False: judge and perhaps ask again, because the targets are no longer those that were judged.
+    """Whether the targets are still those that were judged. False means: evaluate again, and perhaps ask again.
 
-    A writer of ours that passed the gate makes a plan stale: it is made anew. After a person was asked the names
-    are walked again: another real path is another call, another inode is `PATH_CHANGED`.
+    A writer that passed the gate since makes the plan stale, so it is made anew. After a person was asked the paths are
+    resolved again: another real path is another call, another inode is `PATH_CHANGED`.
     """
     overtaken = state.planned_at != gate.generation
     if not overtaken and not state.asked:
@@ -94,7 +94,7 @@ async def _shielded(future: asyncio.Future[Any]) -> Any:
 
 
 def _close_unused_plan(future: asyncio.Future[Any]) -> None:
-    """A plan that nobody uses must not keep its descriptors open."""
+    """Closes the descriptors of a plan that nothing will use."""
     if not future.cancelled() and future.exception() is None:
         plan = future.result()
         if isinstance(plan, Plan) and plan.close is not None:

@@ -59,7 +59,7 @@ class Presenter:
         return outcome
 
     def ended(self, state: CallState, ended: CallAborted) -> Outcome:
-        """Ended from outside; what the tool still had to say is kept."""
+        """Builds the Outcome of a call that was ended from outside; keeps what the tool still returned."""
         text = aborted_text(state, ended)
         if ended.finished is None:
             return state.outcome(ended.status, error=text)
@@ -68,12 +68,14 @@ class Presenter:
         return outcome
 
     def safe(self, text: str) -> str:
-        """What a caller may read: no secret, no host path, and bounded. Redacted first, then cut."""
+        """Returns the text for the caller: without secrets and host paths, then shortened."""
         text = self._redactor.text(text[:_MAX_ERROR_CHARS])
         return shorten_middle(self._sandbox.virtualise(text) if self._sandbox else text, _MAX_SHOWN_CHARS, " … ")
 
     def _finished(self, state: CallState, finished: ToolCompletion) -> Outcome:
-        """A tool that knows how its call ended; an output it already kept is not bounded again."""
+        """Builds the Outcome from a tool that reports how its call ended; an output that it stored is not shortened
+        again.
+        """
         handle = finished.output_handle
         if handle or finished.bounded:
             result = redact_result(finished.result, self._redactor)
@@ -98,7 +100,9 @@ class Presenter:
         return outcome
 
     def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
-        """Redacted and bounded. Most results are short, say all in their text, and hold nothing to take out."""
+        """Redacts and shortens a result. Most results are short plain text with nothing to redact and take a quick
+        path.
+        """
         text = result.text
         if len(text) <= SHORT_TEXT_CHARS:
             if text_is_complete(result) and result.meta is None and self._redactor.redact_secrets(text) is text:
@@ -112,9 +116,10 @@ _MIN_TYPED_SECRET_CHARS: Final = 6
 
 
 def learn_typed_secrets(name: str, typed: Iterable[str], redactor: Redactor) -> None:
-    """What a person typed into a secret field of a tool or of a server's form is known from now on. Threat: a tool or
-    server that repeats it, in its result, its error or its progress. What is shorter than a password would be found in
-    ordinary words."""
+    """Adds what a person typed into a secret field of a tool or a server's form to the redactor. Threat: a tool or
+    server that repeats it in its result, error or progress. Texts shorter than a password are left out: they would
+    match ordinary words.
+    """
     for text in typed:
         if len(text) >= _MIN_TYPED_SECRET_CHARS and text not in redactor.secrets:
             redactor.add_secret(name, text)
@@ -137,8 +142,9 @@ def redact_result(result: ToolResult, redactor: Redactor) -> ToolResult:
 
 
 def is_clean(result: ToolResult, redactor: Redactor) -> bool:
-    """Whether it is short, pure JSON in plain ASCII, and holds no secret: most are, and are given as they are. False
-    means only that this quick test cannot tell."""
+    """Whether the value is short, pure ASCII JSON without a secret, as most results are. False only means that this
+    quick test cannot tell.
+    """
     clean = redactor.redact_secrets
     if type(result.text) is not str or clean(result.text) is not result.text:
         return False
@@ -163,7 +169,7 @@ _MAX_SHOWN_CHARS: Final = 2000
 
 
 def failure_text(error: BaseException) -> str:
-    """Not shortened yet: what is redacted from it must be found whole first."""
+    """Describes an exception. The text is not shortened yet, because redaction must see secrets whole."""
     kind = error_name(error)[:200]
     try:
         words = str(error)[:_MAX_ERROR_CHARS]

@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 class Recorder:
     def __init__(self, services: SessionServices, worker: str, worker_id: str) -> None:
-        """`worker` is the worker's path, for policy; `worker_id` its run, for events."""
+        """`worker` is the worker's path, for policy; `worker_id` is the id of its run, for events."""
         self._bus = services.bus
         self._journal = services.journal
         self._redactor = services.redactor
@@ -37,7 +37,7 @@ class Recorder:
         self._shown_as = worker_id or worker
 
     def proposed(self, state: CallState) -> None:
-        """The call is on record (not yet on disk); done once."""
+        """Records the proposal of a call once, without waiting for the disk."""
         if self._journal is not None and not state.proposed:
             call = state.call
             args = _without_secrets(state, parse_raw_args(call.args))
@@ -47,13 +47,15 @@ class Recorder:
             state.proposed = True
 
     def before_waiting(self, state: CallState) -> None:
-        """What was proposed must survive a crash while nobody has answered yet."""
+        """Flushes the proposal to disk before a person is asked, so that it survives a crash during the wait."""
         if self._journal is not None:
             self.proposed(state)
             self._journal.flush()
 
     def started(self, state: CallState) -> None:
-        """About to run: on disk when this returns. A call that never waited is written as one record."""
+        """Records the start of a call and returns when it is on disk. A call that never waited is written as one
+        record.
+        """
         call, tool, journal, seq = state.call, state.tool, self._journal, 0
         if journal is not None:
             args, decision = _without_secrets(state, state.arguments.plain), state.decision
@@ -79,8 +81,9 @@ class Recorder:
         return None if self._journal is None else self._journal.admits
 
     async def committed(self, state: CallState) -> None:
-        """Between the record of a start and its effect, where the journal is kept elsewhere: the record is there, and
-        this process may still act. Raises JournalError, and ForgeError after an interrupt."""
+        """Waits, where the journal is kept remotely, until the record of the start is stored and this process may still
+        act. Raises JournalError, and ForgeError after an interrupt.
+        """
         assert self._journal is not None
         await self._journal.committed()
         if state.waiting.reason is not None:
@@ -96,7 +99,7 @@ class Recorder:
             self._bus.emit("toolProgress", data, self._shown_as)
 
     def show(self, event: str, data: dict[str, Any]) -> None:
-        """A display event of a tool's own, e.g. `planUpdated`."""
+        """Emits a tool's own display event, e.g. `planUpdated`."""
         if self._bus is not None:
             self._bus.emit(event, cast(dict[str, Any], self._redactor.value(data)), self._shown_as)
 
@@ -127,8 +130,9 @@ class Recorder:
         return journal.finish(outcome.call.id, *ended, value, members)
 
     def _shown_value(self, state: CallState, result: ToolResult | None) -> dict[str, Any] | None:
-        """The value without credentials by name; known secrets were taken out when the tool returned. What was read
-        from a secret file is for the caller it was approved for, not for a log."""
+        """Returns the value without credentials, found by name; known secrets were redacted when the tool returned. The
+        content of a secret file goes only to the caller it was approved for, not into a log.
+        """
         if result is None:
             return None
         if state.reads_secret:
@@ -138,7 +142,7 @@ class Recorder:
         return cast(dict[str, Any], self._redactor.value(result.value))
 
     def shown_args(self, state: CallState, args: Any) -> Any:
-        """A copy: a listener must be able to change neither the call nor its Outcome."""
+        """Returns a copy of the arguments, so that a listener can change neither the call nor its Outcome."""
         return copy_json(self._redactor.value(_without_secrets(state, args)))
 
     def _started_data(self, state: CallState) -> dict[str, Any]:
@@ -179,7 +183,7 @@ class Recorder:
 
 
 def _without_secrets(state: CallState, args: Any) -> Any:
-    """Also of a call that was refused before it was validated: `args` may be anything then."""
+    """Removes the values of secret fields. `args` may be anything: the call may have been refused before validation."""
     tool = state.tool
     return args if tool is None or not tool.secret_fields else tool.without_secrets(args)
 
@@ -189,7 +193,7 @@ def _given(members: dict[str, Any]) -> dict[str, Any]:
 
 
 def _optional_members(outcome: Outcome) -> dict[str, Any] | None:
-    """The members of a `toolResult` that most results do not have."""
+    """Returns the members of a `toolResult` that most results do not have."""
     if not (outcome.truncated or outcome.denials or outcome.protected_created or outcome.leftovers or outcome.media):
         return None
     lists = {

@@ -26,13 +26,15 @@ from golem_forge.tools.tool import Tool, may_call
 from golem_forge.tools.validation import InputInvalid, ToolDefinitionError
 
 HandoverPolicy = Callable[[Tool, dict[str, Any]], tuple[VerdictSource, ...]]
-"""What policy says of a tool that hands its call over; raises where it may not be called at all."""
+"""Returns the policy verdicts on a tool that hands its call over; raises ForgeError if it may not be called at all."""
 
 _MAX_HANDOVERS: Final = 3
 _MAX_JSON_CHARS: Final = 16 << 20
 
 Resolved = tuple[Tool, dict[str, Any], tuple[VerdictSource, ...]]
-"""The tool, its raw arguments, and the verdicts of the tools that handed the call over, which can only tighten."""
+"""The tool, its raw arguments, and the verdicts of the tools that handed the call over; those can only make it
+stricter.
+"""
 
 
 def resolve(call: ToolCall, catalog: Catalog, policy_of: HandoverPolicy) -> Resolved:
@@ -68,7 +70,7 @@ def resolve(call: ToolCall, catalog: Catalog, policy_of: HandoverPolicy) -> Reso
 
 
 def _parse_arguments(tool: str, text: str | bytes) -> Any:
-    """JSON text → value; duplicate keys, NaN and broken text are refused with their position."""
+    """Parses JSON text. Refuses duplicate keys, NaN and broken text, with their position."""
     if len(text) > _MAX_JSON_CHARS:
         raise InputInvalid(f"{tool}: arguments are {len(text)} characters of JSON; the limit is {_MAX_JSON_CHARS}")
 
@@ -127,7 +129,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _measure(tool: str, value: Any, path: str, depth: int) -> int:
-    """The rough size of a value in bytes of JSON; refuses what JSON or a hash cannot hold."""
+    """Returns the rough size of a value in bytes of JSON; refuses values that JSON or a hash cannot hold."""
     if depth > MAX_ARGUMENT_DEPTH:
         raise InputInvalid(f"{tool}: {path[:100]}: nested more than {MAX_ARGUMENT_DEPTH} levels deep")
     if isinstance(value, str):

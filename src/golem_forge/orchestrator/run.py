@@ -29,11 +29,11 @@ from golem_forge.orchestrator.call_state import CallState
 from golem_forge.tools.threads import run_in_thread
 
 _FINISHED_TYPES: Final = frozenset({str, int, float, bool, dict, list, tuple, type(None), ToolResult})
-"""What nearly every tool returns."""
+"""Result types that need no further check; nearly every tool returns one of them."""
 
 
 def run(state: CallState) -> Awaitable[Any]:
-    """The tool's work, ready to be awaited."""
+    """Starts the tool's work and returns an awaitable of its result."""
     tool, plan = state.tool, state.plan
     state.executed = True
     work = partial(tool.invoke, state.arguments.values, state.ctx) if plan is None else plan.run
@@ -54,7 +54,7 @@ async def _run_sync(function: Callable[[], Any], limits: CallLimits, *, inline: 
 
 
 def refuse_unfinished(name: str, value: Any) -> None:
-    """Nothing these would do has happened yet, and nobody will ever run them."""
+    """Raises ToolFailed if a tool returned a generator, coroutine or future: its work never happened."""
     if type(value) in _FINISHED_TYPES:
         return
     if isinstance(value, (GeneratorType, AsyncGeneratorType)):
@@ -79,7 +79,7 @@ def _with_idle_reset(report: Callable[[float, float | None, str], None], limits:
 
 
 def aborted_text(state: CallState, ended: CallAborted) -> str:
-    """What the caller reads when a call was ended from outside."""
+    """Returns the error text for the caller of a call that was ended from outside."""
     tool = state.tool
     if ended.status is Status.TIMEOUT:
         if ended.idle and tool.idle_timeout is not None:
@@ -99,12 +99,14 @@ def aborted_text(state: CallState, ended: CallAborted) -> str:
 
 
 GRACE: Final = 0.7
-"""Ending a process tree takes 300 ms and a little; the caller has its answer within a second."""
+"""Seconds until a call that ignores cancellation is abandoned. Ending a process tree takes about 300 ms, and the caller
+has its answer within a second.
+"""
 _abandoned_tasks: set[asyncio.Task[Any]] = set()
 
 
 class CallAborted(Exception):
-    """The call was ended from outside, before its code finished by itself."""
+    """Raised when a call was ended from outside before its code finished."""
 
     def __init__(self, limits: CallLimits, finished: ToolCompletion | None = None) -> None:
         assert limits.aborted_by is not None
@@ -117,13 +119,15 @@ class CallAborted(Exception):
 
 
 class CallLimits:
-    """What may end one running call: its total time, its idle time, the interrupt signal."""
+    """Limits of one running call: total time, idle time, and the interrupt signal."""
 
     aborted_by: Status | None = None
-    """Set once something ended the call."""
+    """The status that ended the call; None while nothing has."""
     idle = False
     only_waits = False
-    """The work waits for a turn: a turn that came in the same tick as an interrupt was taken, and is returned."""
+    """Whether the work only waits for a turn at the gate. A turn that came in the same tick as an interrupt was taken,
+    and has to be returned.
+    """
     abandoned = False
     _task: asyncio.Task[Any] | None = None
 
@@ -133,7 +137,7 @@ class CallLimits:
         self._idle = idle
 
     def reset_idle(self) -> None:
-        """Progress was reported: the idle clock starts anew. Safe from any thread."""
+        """Restarts the idle timeout after progress was reported. Safe from any thread."""
         if self._task is not None:
             self._touched = self._loop.time()
 
@@ -224,7 +228,7 @@ def run_with_limits(work: Coroutine[Any, Any, Any], limits: CallLimits) -> Gener
 
 
 def wait_with_signal(wait: Coroutine[Any, Any, Any], signal: InterruptSignal) -> Awaitable[Any]:
-    """Waits for a turn; only an interrupt ends that."""
+    """Awaits something without a timeout; only the interrupt signal ends the wait."""
     limits = CallLimits(signal)
     limits.only_waits = True
     return run_with_limits(wait, limits)

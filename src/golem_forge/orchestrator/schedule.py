@@ -46,7 +46,7 @@ class OnFailure(StrEnum):
 
 
 class CallRunner(Protocol):
-    """What a batch needs of the Orchestrator."""
+    """The part of the Orchestrator that a batch uses."""
 
     signal: InterruptSignal
 
@@ -92,7 +92,7 @@ async def _run_parallel(runner: CallRunner, calls: Sequence[ToolCall], fail_fast
 
 
 def _stop_reason(outcome: Outcome, fail_fast: bool) -> str:
-    """Why nothing further may start after this Outcome; empty if the batch goes on."""
+    """Returns why no further call may start after this Outcome; empty if the batch goes on."""
     if outcome.stop_turn:
         return "Skipped: the user ended the turn."
     if fail_fast and outcome.status is not Status.SUCCESS:
@@ -104,12 +104,12 @@ MAX_CHECK_DELAY_S: Final = 2.0
 """Seconds that a tool's own check holds up the calls after it, unless they are known to touch other things: those do
 not wait at all. Longer checks let all pass but what is known, or has to be assumed, to depend on the call."""
 MAX_CARD_DELAY_S: Final = 3.0
-"""Seconds that a question waits for those of the calls before it, while they are planned."""
+"""Seconds that a question waits for the questions of earlier calls, while those are still being planned."""
 MAX_CHECK_AHEAD_S: Final = 0.5
-"""Seconds of that while a tool's own check runs: it may ask somebody else."""
+"""The same limit while a tool's own check runs, which may itself ask somebody."""
 ANYWHERE: Final = ("/",)
 _CONTENT_HASH: Final = regex(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
-"""What follows the path of a program inside a zone (`policy.commands`)."""
+"""The hash that stands after the path of a program inside a zone (`policy.commands`)."""
 _PATHS: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 
@@ -117,7 +117,7 @@ _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 class _CallRole(Enum):
     UNKNOWN = auto()
     SLOW = auto()
-    """Its check takes so long that only what is known to touch the same still waits for it."""
+    """Its check takes so long that only calls known to touch the same paths still wait for it."""
     READER = auto()
     WRITER = auto()
     DONE = auto()
@@ -157,8 +157,9 @@ class BatchOrder:
         self._askers: list[asyncio.Future[None]] = []
 
     async def wait_to_ask(self, index: int) -> None:
-        """Until a person may be asked about this call: those before it were asked about, need no answer, or wait for
-        another call to end."""
+        """Waits until a person may be asked about this call: each earlier call was asked about, needs no answer, or
+        itself waits for another call to end.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + MAX_CARD_DELAY_S
         while any(before < index for before in self._unasked) and (left := end - loop.time()) > 0:
@@ -168,7 +169,7 @@ class BatchOrder:
         self._pass_on(index)
 
     def _pass_on(self, index: int) -> None:
-        """No question waits for this call any more."""
+        """Marks that later questions need not wait for this call any more, and wakes them."""
         self._unasked.discard(index)
         askers, self._askers = self._askers, []
         for changed in askers:
@@ -189,7 +190,7 @@ class BatchOrder:
             self._overtaken.update(at for at, place in self._slow.items() if at < index and place is not read)
 
     def announce(self, index: int, writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> None:
-        """What this call is about to write, and what its plan was made from: real paths."""
+        """Stores the real paths that this call is about to write and those that its plan was made from."""
         self._writes[index] = writes
         if reads:
             self._reads[index] = reads
@@ -200,25 +201,25 @@ class BatchOrder:
         self._wake_settling()
 
     def touches(self, index: int, paths: tuple[str, ...] | None) -> None:
-        """Everything that the call reads or changes; None: not known."""
+        """Stores every path that the call reads or changes; None means unknown."""
         if paths is None:
             self._touched.pop(index, None)
         else:
             self._touched[index] = paths
 
     def wait_for_undeclared(self, index: int) -> None:
-        """It waits until undeclared writers before it have ended, also while their checks run."""
+        """Makes the call wait until earlier writers with undeclared effects have ended, also while their checks run."""
         self._patient.add(index)
 
     def only_reads(self, index: int) -> None:
-        """It is a reader, whatever its plan and its check give: other readers need not wait for those."""
+        """Marks the call as a reader before its plan and check are done, so other readers need not wait for those."""
         if self._places[index] is _CallRole.UNKNOWN:
             self._places[index] = _CallRole.READER
             self.announce(index, ())
             self._wake()
 
     async def wait_for_writers(self, index: int, reads: Sequence[str]) -> bool:
-        """Waits until nothing before this call is about to write what it reads. True: it had to wait for that."""
+        """Waits until no earlier call is about to write what this one reads. Returns True if it had to wait."""
         waited = False
         while (blocked := self._unsettled(index, reads)) is not None:
             waited = waited or blocked
@@ -233,8 +234,9 @@ class BatchOrder:
 
     @contextmanager
     def checking(self, index: int) -> Iterator[None]:
-        """While the tool's own check runs. It delays no other call's approval for long, unless this call is known to
-        write what the other reads. A slow check gives up the call's place too."""
+        """Context manager around the tool's own check. The check delays the approval of other calls only briefly,
+        unless this call is known to write what they read; a slow check gives up the call's place too.
+        """
         loop = asyncio.get_running_loop()
         late = loop.call_later(MAX_CHECK_DELAY_S, self._give_way, index)
         ahead = loop.call_later(MAX_CHECK_AHEAD_S, self._pass_on, index)
@@ -253,11 +255,11 @@ class BatchOrder:
                 self._places[index] = before
 
     def was_overtaken(self, index: int) -> bool:
-        """Whether a call after this one ran first, because its check was slow."""
+        """Whether a later call ran first because the check of this one was slow."""
         return index in self._overtaken
 
     def writer_before(self, index: int) -> bool:
-        """Whether a call before this one may still change something."""
+        """Whether an earlier call may still change something."""
         first = self._first_open
         places = (self._slow.get(at, place) for at, place in enumerate(self._places[first:index], first))
         return any(place not in _RUNS_WITH_READER for place in places)
@@ -291,7 +293,9 @@ class BatchOrder:
         )
 
     def _may_depend(self, before: int, index: int) -> bool:
-        """Whether the two are known to touch the same, or an undeclared writer may make what the second one is."""
+        """Whether the two calls are known to touch the same paths, or an undeclared writer may create what the second
+        one uses.
+        """
         wrote, writes = self._writes.get(before, ()), self._writes.get(index, ())
         if index in self._patient and wrote != tuple(_specific_paths(wrote)):
             return True
@@ -312,7 +316,9 @@ class BatchOrder:
             self._wake()
 
     def _unsettled(self, index: int, reads: Sequence[str]) -> bool | None:
-        """None: nothing to wait for. True: for the end of a call that writes what this one reads; False: for a plan."""
+        """Returns None if there is nothing to wait for, True if an earlier call writes what this one reads, and False
+        if an earlier call is not planned yet.
+        """
         planned = True
         for at in self._may_write:
             if at >= index:
@@ -398,7 +404,7 @@ def touched_by(state: CallState) -> tuple[str, ...] | None:
 
 
 def paths_overlap(some: Iterable[str], others: Sequence[str]) -> bool:
-    """Whether one of them is one of the others, above it or below it."""
+    """Whether a path of one list equals, contains or lies in a path of the other."""
     return any(_is_within(one, other) or _is_within(other, one) for one in some for other in others)
 
 
@@ -420,7 +426,7 @@ class Gate:
         self.generation = 0
 
     def try_enter(self, read_only: bool) -> bool:
-        """Enters at once if nobody is in the way; never overtakes a waiting writer."""
+        """Enters if no other call is in the way; never overtakes a waiting writer."""
         if self._queue or self._writing or (self._readers and not read_only):
             return False
         self._admit(read_only)

@@ -38,42 +38,42 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
 
 OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]
-"""Called with what a planned call is about to touch."""
+"""Called with the effects of a planned call."""
 OnKept = Callable[[str, dict[str, Any]], None]
-"""Called with (`exact`, `rule` or `grant`; what it is) when a person keeps an answer for the session."""
+"""Called with (`exact`, `rule` or `grant`; its text) when a person keeps an answer for the session."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SessionServices:
-    """What all workers of a session share."""
+    """The objects that all workers of a session share."""
 
     id: str = field(default_factory=new_id)
     home: ForgeHome | None = None
-    """None: the tools have no FORGE_HOME to keep anything in; long outputs go to the user's."""
+    """None if the tools have no FORGE_HOME of their own; long outputs then go to the user's."""
     bus: EventBus | None = None
     journal: Journal | None = None
     redactor: Redactor = field(default_factory=Redactor)
     rules: RuleBook | None = None
     gate: Gate = field(default_factory=Gate)
     parts: SessionParts = field(default_factory=SessionParts)
-    """What tools keep for the session."""
+    """Objects that tools keep for the length of the session."""
     project: str = ""
-    """The program's directory, for rules about it."""
+    """The program's directory; rules can be limited to it."""
     strange_zones: frozenset[str] = frozenset()
-    """Zones that an untrusted program named: rules about paths do not lift anything there."""
+    """Zones that an untrusted program named; rules about paths allow nothing there."""
     undo: UndoSettings = field(default_factory=UndoSettings)
     turn: int = 0
-    """How many messages of the person there were."""
+    """How many messages the person has sent."""
     directory_names: DirectoryNames = field(default_factory=dict)
-    """What fingerprints call directories that lie elsewhere on each machine of the session."""
+    """Names that fingerprints use for directories whose path differs between the session's machines."""
     hooks: HookSet | None = None
-    """None: the session has none, and no call looks for any."""
+    """None if the session has no hooks."""
     reviewer: Reviewer | None = None
-    """Who answers small questions before a person does."""
+    """Answers questions of low risk before a person is asked."""
     four_eyes: Risk | None = None
-    """In a session of a team: from this risk on, who edits a call does not approve it, and the next person is asked."""
+    """Team sessions: from this risk on, a person who edited a call cannot approve it; another person is asked."""
     told_hooks: set[str] = field(default_factory=set)
-    """Hooks whose failure the person has heard of."""
+    """Hooks whose failure was already shown to the person."""
 
     @property
     def output_folder(self) -> Path:
@@ -82,37 +82,38 @@ class SessionServices:
 
 @dataclass(slots=True, kw_only=True)
 class CallScope:
-    """One worker, as the path sees it; or one of several clients that use a worker's tools (`guest`)."""
+    """What the stages need to know of one worker, or of one of several clients that use a worker's tools (`guest`)."""
 
     services: SessionServices
     catalog: Catalog
     worker: str = "main"
     """The worker's path (`main/analyzer`), by which policy and memory know it."""
     worker_id: str = ""
-    """Its run, for events. Empty: the path."""
+    """The id of the worker's run, for events; empty means that the path is used."""
     ancestors: tuple[dict[str, Any], ...] = ()
     """`{id, name, depth, task}` of each worker on the path, root first, for cards. Empty: what the path tells."""
     parents: tuple[ParentPolicy, ...] = ()
     blocks: ApprovalBlocks = field(default_factory=ApprovalBlocks)
     sandbox: Sandbox | None = None
     walls: Walls | None = None
-    """Where its processes run."""
+    """The walls in which the worker's processes run."""
     signal: InterruptSignal = field(default_factory=InterruptSignal)
     grants: dict[str, set[str]] = field(default_factory=dict)
-    """Worker path → what a person allowed for the session. The workers of a session share it, a guest does not."""
+    """Worker path → what a person allowed for the session. All workers of a session share it; a guest has its own."""
     on_kept: OnKept | None = None
     on_effects: OnEffects | None = None
     guest: str = ""
-    """The name of a client that no other client has."""
+    """A name that is unique among the clients; empty if the caller is no guest."""
     program: ProgramCalls | None = None
-    """Of a worker that a program called: its calls are a part of that program."""
+    """Set for a worker that a program called: its calls belong to that program."""
     spend_call: Callable[[], None] = lambda: None
-    """Takes a call of a program from the worker's budget. Raises ForgeError where that has no room."""
+    """Takes one call of a program from the worker's budget. Raises ForgeError if the budget is spent."""
 
     @classmethod
     def of(cls, tools: Catalog | Iterable[Tool], **options: Any) -> CallScope:
-        """A scope of its own for these tools. `options`: fields of both records; None means the default. Raises
-        TypeError for others."""
+        """Builds a scope for tools without a session. `options` are fields of both records, and None means the default.
+        Raises TypeError for other names.
+        """
         options = {name: value for name, value in options.items() if value is not None}
         catalog = tools if isinstance(tools, Catalog) else Catalog(as_tools(tools))
         shared = {name: options.pop(name) for name in SessionServices.__slots__ if name in options}

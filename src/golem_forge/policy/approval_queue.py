@@ -35,7 +35,7 @@ from golem_forge.tools.threads import run_in_thread
 MAX_PENDING: Final = 100
 MAX_EDITS: Final = 20
 NEXT_QUESTION_S: Final = 0.05
-"""Before the next question is shown: an answer that is remembered may answer it too."""
+"""Pause in seconds before the next question is shown; an answer that was just remembered may cover it too."""
 _log = logging.getLogger(__name__)
 
 FieldProblems = tuple[tuple[str, str], ...]
@@ -49,20 +49,20 @@ class TooManyEdits(Exception):
 
 @dataclass(slots=True, eq=False)
 class ApprovalQuestion:
-    """One card on its way to a person."""
+    """One approval card that is shown to a person."""
 
     request: ApprovalRequest
     check: Callable[[Mapping[str, Any]], FieldProblems]
     """Problems of edited arguments by field, in words that may be shown; empty if they would do. The question stays
     open meanwhile. Raises TooManyEdits."""
     is_edit: Callable[[Mapping[str, Any]], bool] = field(default=lambda args: True)
-    """Whether valid arguments are other than those that were asked about."""
+    """Whether valid arguments differ from those that were asked about."""
     on_withdrawn: Callable[[ApprovalResult], None] = field(default=lambda answer: None)
-    """Set by an asker that wants to know, just before it is cancelled, what made its question needless."""
+    """Set by an asker that wants to be told, just before it is cancelled, which answer replaced its question."""
     on_more_waiting: Callable[[int], None] = field(default=lambda waiting: None)
-    """Set by an asker that can show that another identical call has come to wait."""
+    """Set by an asker that can show that another identical call waits for the same answer."""
     times: tuple[float, float] | None = None
-    """Set by an asker that knows better than this process when it was asked and when it was answered."""
+    """Times of question and answer, set by an asker that knows them better than this process."""
 
 
 Asker = Callable[[ApprovalQuestion], Awaitable[Any]]
@@ -72,7 +72,7 @@ question is withdrawn."""
 
 @dataclass(slots=True, kw_only=True)
 class PendingApproval:
-    """One call that waits for an answer."""
+    """A call that waits for an answer."""
 
     request: ApprovalRequest
     check_edit: CheckEdit
@@ -84,9 +84,9 @@ class PendingApproval:
     """Judges the call again: an answer if it needs no person any more."""
     signal: InterruptSignal
     is_edit: Callable[[dict[str, Any]], bool] = field(default=lambda args: True)
-    """Whether valid edited arguments, as `restore` gives them, make another call of it."""
+    """Whether valid edited arguments, as `restore` returns them, make a different call."""
     alone: bool = False
-    """It shares its card with no other call, not even with the same one."""
+    """Whether the call shares its card with no other call, not even an identical one."""
     answer: asyncio.Future[ApprovalResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -95,7 +95,7 @@ class _Card:
     waiting: list[PendingApproval]
     task: asyncio.Task[None] | None = None
     question: ApprovalQuestion | None = None
-    """While a person looks at it."""
+    """Set while a person looks at the card."""
 
 
 class ApprovalQueue:
@@ -129,7 +129,7 @@ class ApprovalQueue:
             self._remove(key, card, waiting)
 
         def interrupted(reason: str) -> None:
-            """At once where the signal comes from this loop: no answer may count that comes after it."""
+            """Interrupts the wait; directly if the signal comes from this loop, so that no later answer counts."""
             if _is_running(loop):
                 interrupt()
             else:
@@ -143,7 +143,9 @@ class ApprovalQueue:
             self._remove(key, card, waiting)
 
     def judge_again(self) -> None:
-        """After an answer was remembered: whoever is covered by it now needs no card."""
+        """Evaluates every waiting call again after an answer was remembered, and removes cards that are no longer
+        needed.
+        """
         for key, card in list(self._cards.items()):
             for waiting in list(card.waiting):
                 if not waiting.answer.done() and (answer := waiting.reevaluate()):
@@ -154,7 +156,7 @@ class ApprovalQueue:
                 self._withdraw(card, answers[0].result())
 
     async def _serve(self, key: str, card: _Card) -> None:
-        """Whatever happens to the asking, nobody who waits at this card is left without an answer."""
+        """Shows a card until every call that waits at it has an answer, also if asking fails."""
         try:
             # once, and again for the others after each edit of the oldest
             while waiting := [each for each in card.waiting if not each.answer.done()]:
@@ -225,7 +227,7 @@ class ApprovalQueue:
             waiting.answer.set_result(answer)
 
     def _remove(self, key: str, card: _Card, waiting: PendingApproval) -> None:
-        """One gone leaves the card to the others; the last one gone withdraws it."""
+        """Removes one call from its card; withdraws the card if no other call waits at it."""
         if waiting in card.waiting:
             card.waiting.remove(waiting)
         if not card.waiting and card.task is not None and not card.task.done():
@@ -237,7 +239,7 @@ class ApprovalQueue:
 
 
 def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether the caller is on this loop; a signal may come from any thread."""
+    """Whether the caller runs on this loop; a signal may come from any thread."""
     try:
         return asyncio.get_running_loop() is loop
     except RuntimeError:
@@ -257,18 +259,18 @@ def _interrupted_result() -> ApprovalResult:
 
 
 class ApprovalAnswer(TypedDict, total=False):
-    """What an approval callback gives."""
+    """The answer that an approval callback returns."""
 
     approved: Required[bool]
     reason: str
-    """Why; the caller reads it."""
+    """The reason, shown to the caller of the tool."""
     choice: str
     """The id of one of the request's choices: what is remembered."""
     remember: Literal["session"]
     args: Mapping[str, Any]
-    """Edited arguments, which are validated again."""
+    """Edited arguments; they are validated again."""
     stop: bool
-    """Deny, and end the turn."""
+    """Denies the call and ends the turn."""
 
 
 _Answer = ApprovalAnswer | Mapping[str, Any]
@@ -335,8 +337,9 @@ def callback_asker(callback: ApprovalCallback, timeout: float | None = None) -> 
 
 
 class _Turns:
-    """One after the other, in the order of asking. Whoever had to wait waits a moment more: the answer before may have
-    made its question needless."""
+    """A lock that admits askers in their order. An asker that had to wait pauses a moment longer, because the previous
+    answer may have made its question needless.
+    """
 
     def __init__(self) -> None:
         self._of: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -370,19 +373,19 @@ class ApprovalResult:
     approved: bool
     by: AnsweredBy = AnsweredBy.PERSON
     message: str = ""
-    """Why not, in words for the caller."""
+    """The reason of a refusal, shown to the caller."""
     status: Status = Status.APPROVAL_DENIED
     choice: ApprovalOffer | None = None
     args: dict[str, Any] | None = None
     stop: bool = False
     cached: bool = False
     unaskable: bool = False
-    """No question was asked, since nobody here can be: not the same as a question without an answer."""
+    """True if nobody could be asked, which differs from a question that got no answer."""
     answered_as: str = ""
     """The name of the person who answered, where a session has several; `door`: by which way."""
     door: str = ""
     asked_at: str = ""
-    """Where it was asked or answered before this process asked; else empty."""
+    """The time of the question, if it was asked or answered before this process asked; else empty."""
     answered_at: str = ""
 
 

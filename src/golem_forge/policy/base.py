@@ -54,14 +54,14 @@ class ApprovalBlocks:
     blocks: dict[str, ApprovalBlock] = field(default_factory=dict)
 
     def named(self, tool: str) -> list[VerdictSource]:
-        """What `approval.tools[name]` says, toolset first."""
+        """Returns what `approval.tools[name]` says, the toolset's block first."""
         return self._sources(tool, f"approval.tools.{tool}", lambda block: block.tools.get(tool))
 
     def default(self, tool: str) -> list[VerdictSource]:
         return self._sources(tool, "approval.default", lambda block: block.default)
 
     def for_tool(self, tool: str) -> list[VerdictSource]:
-        """What is said of a tool by name, or by the default of the block that exposes it."""
+        """Returns the verdicts for a tool by its name, or the default of the block that exposes it."""
         block = self.blocks.get(tool)
         unnamed = block is not None and block.default is not None and tool not in block.tools
         return [*self.named(tool), *(self.default(tool)[:1] if unnamed else ())]
@@ -78,7 +78,7 @@ class ApprovalBlocks:
 
 
 def decides_for_itself(tool: Tool) -> bool:
-    """True where the tool (its predicate, or Forge's computed effects) gives the base verdict."""
+    """Whether the tool itself (its predicate, or the effects that Forge computes) gives the base verdict."""
     return tool.needs_approval is not None or tool.source is SourceKind.NATIVE
 
 

@@ -33,7 +33,7 @@ from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
 from golem_forge.sandbox.walls.model import PathRule
-from golem_forge.storage.private_file import open_private
+from golem_forge.storage.home import open_private
 
 IsSecret = Callable[[str], bool]
 _MAX_HASHED: Final = 64 << 20
@@ -116,14 +116,16 @@ def _dangers_by_segment(parsed: Parsed, found: dict[str, str], is_secret: IsSecr
 
 
 def _parts_inside(target: str, found: dict[str, str]) -> tuple[str, ...]:
-    """What a reason quotes of a segment that is too long for one (`bash -c '…'`): the command inside it."""
+    """Returns the inner commands that a reason quotes if the segment (`bash -c '…'`) is too long to quote."""
     if quote_target(target) == target:
         return ()
     return tuple("" if target.startswith(part.removesuffix("…")) else part for part in found.values())
 
 
 def _real_program(segment: Segment, places: tuple[str, ...], world: CommandWorld) -> str:
-    """What would be started, for the fingerprint; a program inside a zone with its content, for it may be rewritten."""
+    """Returns the path of the program for the fingerprint; for a program inside a zone also its content hash, since it
+    may be rewritten.
+    """
     word = segment.words[0]
     if "/" not in word or word.startswith("/"):
         program = world.program(word)
@@ -147,11 +149,11 @@ def _path_with_digest(path: str) -> str:
 
 SYSTEM_PATH: Final = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _BINARIES: Final = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
-"""How programs for Linux and for macOS begin."""
+"""First bytes of programs for Linux and macOS."""
 
 
 def is_system_directory(directory: str) -> bool:
-    """One of the usual program directories, owned by root and closed to others."""
+    """Whether this is one of the usual program directories, owned by root and not writable by others."""
     try:
         status = os.stat(directory)
     except OSError:
@@ -276,7 +278,7 @@ def _is_program(path: str) -> bool:
 
 
 def _is_script(path: str) -> bool:
-    """Whatever is no binary, with or without `#!`; also what cannot be read, for nobody knows what it is then."""
+    """Whether the file is no known binary, with or without `#!`. An unreadable file counts as a script."""
     try:
         with open(path, "rb") as file:
             return file.read(4) not in _BINARIES

@@ -59,7 +59,7 @@ def walls_reason(report: ProbeReport) -> str:
 
 
 def process_reasons(zones: Iterable[Zone], coverage: Coverage) -> Iterator[str]:
-    """Of processes that could write in these zones, whatever they do there."""
+    """Yields why processes that may write in these zones cannot run without a question."""
     for zone in zones:
         if zone.mode is AccessMode.RO or zone.name == USER_TOOLS:
             continue
@@ -73,7 +73,7 @@ def process_reasons(zones: Iterable[Zone], coverage: Coverage) -> Iterator[str]:
 
 
 def path_reasons(zone: Zone | None, parts: Parts, verb: Verb, coverage: Coverage) -> Iterator[str]:
-    """Of a tool of ours that changes one path and nothing else."""
+    """Yields why a native tool that changes exactly one path cannot run without a question."""
     if zone is None or zone.name == USER_TOOLS:
         yield "it changes something that cannot be undone"
         return
@@ -93,7 +93,9 @@ def uncovered_reason(zone: Zone, found: UncoveredPath) -> str:
 
 
 def command_reasons(text: str, sandbox: Sandbox, cwd: str, coverage: Coverage) -> Iterator[str]:
-    """Of the words of a command: what it cannot work without, and what it names that could not be brought back."""
+    """Yields why a command cannot run without a question: what it needs outside the walls, and which of its paths could
+    not be undone.
+    """
     found = find_commands(text)
     for words, needs in outside_needs(found):
         yield f"`{words}` needs {needs}"
@@ -144,12 +146,12 @@ _ALONE: Final = "with your credentials as a command of its own"
 _NAMED: Final = "named in `network`"
 
 _ANY: Final = frozenset[str]()
-"""Of a row: every call of the program, whatever its subcommand."""
+"""In a row of the table: applies to every subcommand of the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideNeed:
-    """One row of the table."""
+    """A row of the table: programs that need something outside the walls."""
 
     programs: frozenset[str]
     needs: str
@@ -158,13 +160,13 @@ class OutsideNeed:
     unless: frozenset[str] = _ANY
     """Leading operands and options of calls that stay inside."""
     operand: Callable[[str], bool] | None = None
-    """Only where one of the operands is so."""
+    """The row applies only if an operand passes this test."""
     inside: Callable[[Sequence[str]], bool] | None = None
-    """Not where the operands are so."""
+    """The row does not apply if the operands pass this test."""
     group: str = ""
-    """The group of hosts that it needs."""
+    """The group of hosts that the program needs."""
     way: str = ""
-    """What works instead, for the person who is asked."""
+    """What works instead; shown to the person who is asked."""
 
     @property
     def what(self) -> str:
@@ -198,7 +200,7 @@ def _remote_is_a_path(operands: Sequence[str]) -> bool:
 
 
 def _phrases(text: str) -> frozenset[str]:
-    """Of subcommands, those of two words joined by `_`."""
+    """Splits a list of subcommands; `_` stands for the space in one of two words."""
     return frozenset(word.replace("_", " ") for word in text.split())
 
 
@@ -275,7 +277,7 @@ OUTSIDE_NEEDS: Final = (
         unless=names("--version --help version help completion"),
     ),
 )
-"""Small on purpose: what a day of work meets."""
+"""Kept small on purpose: the commands of a usual working day."""
 
 _BY_PROGRAM: Final = {
     program: tuple(row for row in OUTSIDE_NEEDS if program in row.programs)

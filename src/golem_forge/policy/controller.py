@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import fields
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace
@@ -112,7 +112,7 @@ class ApprovalController:
         return answer
 
     async def _ask_person(self, tool: str, wait: Callable[[], PendingApproval]) -> ApprovalResult:
-        """Whatever the mode lets run and whatever was said before: this very call needs an answer of its own."""
+        """Asks a person about this call, whatever the mode or remembered answers allow."""
         if self.mode is ApprovalMode.AUTO_DENY or self._queue is None:
             text = f"Nobody can be asked, and {tool} outside the walls runs only by a person's own yes"
             return denied_result(text, by=AnsweredBy.MODE, unaskable=True)

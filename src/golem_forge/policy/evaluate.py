@@ -20,11 +20,12 @@ checks that mode, grants and rules have not changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import (
     AnsweredBy,
@@ -86,7 +87,7 @@ _PLAN: Final = VerdictSource(
     reason="the session is in plan mode: read, then propose; nothing is changed until the person says `go`",
 )
 _UNDO: Final = VerdictSource(source="floor", verdict=Verdict.ASK, id="undo", reason="an undo first shows every file")
-"""Whatever rules, grants and memory say of these paths: they were allowed to an agent, and an undo is a person's."""
+"""An undo always asks. Rules, grants and memory about its paths allow an agent to write, not to undo."""
 _LONG_EVALUATION: Final = (ApprovalMode.STRICT, ApprovalMode.PLAN)
 """Modes in which no decision is made by a tool's definition alone, and none is used again."""
 
@@ -145,7 +146,7 @@ class Judge:
         return Decision(Verdict.PRE_APPROVED, fixed.sources, fixed.sources[0], fixed.risk, compute_keys=keys)
 
     def set_blocks(self, blocks: ApprovalBlocks) -> None:
-        """Other blocks hold from the next call on."""
+        """Replaces the approval blocks from the next call on."""
         self.blocks = blocks
         self.switch(self.mode)
 
@@ -183,7 +184,7 @@ class Judge:
         return _FixedDecision((base,), Risk.HIGH if tool.effects is None else Risk.LOW, tool.needs_approval)
 
     def keys(self, tool: Tool, arguments: Arguments, plan: Plan | None, worker: str) -> tuple[str, str]:
-        """(fingerprint, args_key) of one call."""
+        """Returns (fingerprint, args_key) of a call."""
         return call_keys(tool, arguments, plan, worker, self.directory_names)
 
     async def judge(
@@ -222,7 +223,7 @@ class Judge:
         return judged
 
     def _cache_is_valid(self, worker: str) -> bool:
-        """Whether what may have changed since the last call has no effect on it: the mode, grants, rules."""
+        """Whether mode, grants and rules are still those of the cached decisions."""
         return not (self._grants.get(worker) or self.mode in _LONG_EVALUATION or self._has_rules())
 
     def grant(self, worker: str, what: str) -> None:
@@ -230,7 +231,7 @@ class Judge:
         self._grants.setdefault(worker, set()).add(what)
 
     def grants(self) -> dict[str, frozenset[str]]:
-        """What was granted so far, by worker."""
+        """Returns the session grants so far, by worker."""
         return {worker: frozenset(granted) for worker, granted in self._grants.items() if granted}
 
     def revoke_grant(self, worker: str, what: str) -> None:
@@ -322,7 +323,7 @@ class Judge:
         return self.rules.evaluate(facts, bases, extra)
 
     def _blocked_by_parents(self, facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Iterator[VerdictSource]:
-        """What blocks one of the workers above: it blocks this one too."""
+        """Yields the verdicts that block a parent worker; they block this worker too."""
         for parent in self.parents:
             outcome = self._rule_outcome(replace(facts, worker=parent.worker), bases, ())
             sources = parent.blocks.for_tool(facts.tool)
@@ -334,7 +335,9 @@ class Judge:
                     yield replace(source, reason=reason)
 
     def redirect_sources(self, worker: str, tool: Tool, args: dict[str, Any]) -> tuple[VerdictSource, ...]:
-        """Of a tool that hands its call over to another one: what asks there asks here, what blocks there raises."""
+        """Returns the verdicts on a tool that hands its call over to another tool: an `ask` there is added to the call,
+        a `blocked` raises.
+        """
         self._expire_rules()
         facts = CallFacts(
             tool=tool.name,
@@ -356,8 +359,9 @@ class Judge:
         return tuple(source for source in sources if source.verdict is Verdict.ASK)
 
     def who_decides(self, tool: Tool, worker: str, effects: tuple[Effect, ...] | None = None) -> str:
-        """In one sentence, what decides about the calls of this tool: mode, blocks and rules together, as a call is
-        judged. `effects`: those that each of its calls has. Raises RulesUnusable."""
+        """Describes in one sentence what decides about this tool's calls: mode, blocks and rules. `effects` are those
+        that each of its calls has. Raises RulesUnusable.
+        """
         said = who_decides(tool, self.blocks)
         if not decides_for_itself(tool):
             judged = self.evaluate_by_name(tool, worker, effects)
@@ -374,8 +378,9 @@ class Judge:
         return said
 
     def evaluate_by_name(self, tool: Tool, worker: str, effects: tuple[Effect, ...] | None = None) -> Evaluation:
-        """Of a tool that does not decide for itself: what holds whatever its arguments are. A rule that looks at one of
-        them does not match."""
+        """Evaluates a tool that does not decide for itself, without arguments. A rule that tests an argument does not
+        match.
+        """
         base = configured_base(tool.name, self.blocks)
         return self.evaluate(tool, self._facts_by_name(tool, worker, effects), base, lambda: ("", ""))
 
@@ -422,7 +427,7 @@ class Evaluation:
     base: VerdictSource
     outcome: RuleOutcome | None
     granted: Container[str] = ()
-    """What a person allowed this worker for the session."""
+    """Session grants that a person gave this worker."""
 
     @property
     def uncovered(self) -> tuple[int, ...]:
@@ -447,15 +452,16 @@ class Evaluation:
         return self.outcome.hits if self.outcome is not None else ()
 
     def for_call(self, facts: CallFacts, keys: ComputeKeys) -> Evaluation:
-        """The same evaluation for another call."""
+        """Returns this evaluation for another call."""
         same = self.decision
         decision = Decision(same.verdict, same.sources, same.decided_by, same.risk, compute_keys=keys)
         return Evaluation(decision, facts, self.bases, self.base, self.outcome)
 
 
 def _only_reads(tool: Tool, plan: Plan | None, effects: tuple[Effect, ...] | None) -> bool:
-    """Whether a call changes nothing, by proof and not by a claim. A sub-worker may start: its calls are judged in the
-    same mode. A native tool that only reads may read from the network; it asks as in every mode."""
+    """Whether a call provably changes nothing; a claim is not enough. A sub-worker may start, because its calls are
+    judged in the same mode. A native tool that only reads may read from the network; it asks as in every mode.
+    """
     if effects is None:
         return False
     reaches = tool.source is SourceKind.NATIVE and plan is not None and plan.read_only
@@ -560,9 +566,11 @@ def _naming_uncovered(
     outcome: RuleOutcome | None,
     granted: Container[str],
 ) -> VerdictSource:
-    """Where rules cover some effects of a native tool's call: the same verdict, with the reason of one that none does.
+    """Returns the same verdict, with the reason of an effect that no rule covers, where rules cover other effects of
+    the call.
 
-    Without it a person reads of a part that a rule of theirs allows, and wonders why it asks."""
+    Otherwise the card would name a part that the person's own rule allows.
+    """
     if outcome is None or not outcome.hits or base.verdict is not Verdict.ASK or tool.source is not SourceKind.NATIVE:
         return base
     unmentioned = unmentioned_effects(outcome.hits, bases)
@@ -590,18 +598,26 @@ def _effect_reason(effect: Effect, verdict: Verdict) -> str:
     return f"{effect.verb.value} {effect.quoted} asks unless a rule allows it"
 
 
-_DOING: Final = {"read": "Reading", "write": "Writing", "delete": "Deleting"}
+_DOING: Final = {"read": "Reading", "write": "Writing", "delete": "Deleting", "exec": "Running", "net": "Reaching"}
 _ZONE_ASKS: Final = regex(r"zone (\S+) says ask for (read|write|delete)(?: of (.+))?")
+_PART_ASKS: Final = regex(r"(exec|net) (.+ asks unless a rule allows it)", re.DOTALL)
 
 
 def plain_reason(source: VerdictSource) -> str:
-    """For the person who is asked: `Writing in /workspace asks.` Journal and log keep who said it, and its words."""
-    return zone_words(source.source, source.reason) or source.describe()
+    """Returns the reason as a person reads it: `Writing in /workspace asks.` Journal and log keep the source and its
+    own words.
+    """
+    return asking_words(source.source, source.reason) or source.describe()
 
 
-def zone_words(source: str, reason: str) -> str:
-    """`Writing in /workspace asks.`; empty: it is not a zone that asks."""
-    found = _ZONE_ASKS.fullmatch(reason) if source == "base" else None
+def asking_words(source: str, reason: str) -> str:
+    """`Writing in /workspace asks.`, `Running make asks unless a rule allows it.`; empty: it is something else that
+    asks."""
+    if source != "base":
+        return ""
+    if part := _PART_ASKS.fullmatch(reason):
+        return f"{_DOING[part[1]]} {part[2]}."
+    found = _ZONE_ASKS.fullmatch(reason)
     if found is None:
         return ""
     zone, verb, path = found.groups()
@@ -664,7 +680,7 @@ def deciding_source(
 
 
 def refusal_message(tool: str, decision: Decision) -> str:
-    """What the caller reads when the verdict is `blocked`."""
+    """Returns the error text for the caller if the verdict is `blocked`."""
     by = decision.decided_by
     if by is None or not by.reason:
         where = f" ({by.describe()})" if by else ""
@@ -676,7 +692,7 @@ def refusal_message(tool: str, decision: Decision) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentPolicy:
     worker: str
-    """The path of a worker above, `main`."""
+    """The path of a parent worker, e.g. `main`."""
     blocks: ApprovalBlocks
 
 

@@ -48,7 +48,7 @@ def both_keys(
 
 
 DirectoryNames = Mapping[str, str]
-"""Host directory → what fingerprints call it."""
+"""Host directory → its name in fingerprints."""
 
 
 def targets_of(
@@ -69,17 +69,17 @@ def _renamed(target: str, directory: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandFacts:
-    """A shell command as both analysers saw it."""
+    """The results of both parsers for a shell command."""
 
     text: str
     parsed: Parsed | None
-    """None: opaque to the strict parser."""
+    """None if the strict parser could not read the command."""
     world: CommandWorld
     cwd: str
     reads_only: bool = False
     """Every segment is proven to only read, if all zones are read-only for it: so must its walls be built."""
     started: Parsed | None = None
-    """If `reads_only`, the words in which it must be started: the proof is of them."""
+    """The exact words to start if `reads_only`; the proof holds for those words only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +96,15 @@ class CallFacts:
     args: dict[str, Any]
     worker: str
     effects: tuple[Effect, ...] | None
-    """None: the tool does not say."""
+    """None if the tool declares none."""
     command: CommandFacts | None = None
     mcp: McpName | None = None
     handed: tuple[VerdictSource, ...] = ()
-    """What is said of tools that handed this call on: it can only tighten."""
+    """Verdicts on tools that handed this call over; they can only make it stricter."""
     project: str = ""
     """Host directory of the program, for rules scoped to it."""
     rule_args: tuple[dict[str, Any], ...] = ()
-    """See `Plan.rule_args`."""
+    """Resolved arguments for rules; see `Plan.rule_args`."""
 
     @property
     def native(self) -> bool:
@@ -165,7 +165,9 @@ def grant_of(effect: Effect) -> str:
 
 
 def risk_of(effect: Effect) -> Risk:
-    """How bad it could be: what is marked, then what limits it, then what such a thing could do at worst."""
+    """Returns the risk of an effect: by its marks, then by its declared limit, then by the worst that
+    its verb can do.
+    """
     if not _CRITICAL_MARKS.isdisjoint(effect.marks):
         return Risk.CRITICAL
     if not _HIGH_MARKS.isdisjoint(effect.marks) and not _is_contained_text(effect):
@@ -176,7 +178,7 @@ def risk_of(effect: Effect) -> Risk:
 
 
 def risk_of_all(effects: tuple[Effect, ...] | None) -> Risk:
-    """None: nobody knows what the call touches."""
+    """Returns the highest risk of the effects; HIGH if they are unknown (None)."""
     return Risk.HIGH if effects is None else highest_risk(risk_of(effect) for effect in effects)
 
 
@@ -193,7 +195,7 @@ def leaves_of(effect: Effect) -> tuple[str, ...]:
 
 
 def stays_inside(floor: str) -> bool:
-    """Whether full walls and undo are enough against what this floor is about."""
+    """Whether full walls and undo protect against what this floor is about."""
     return floor == Mark.OPAQUE or DANGER_SIDES.get(floor.removeprefix("danger:")) is Side.INSIDE
 
 

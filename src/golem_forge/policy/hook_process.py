@@ -43,20 +43,20 @@ from golem_forge.storage.home import ForgeHome
 MOST_OUTPUT: Final = 256 << 10
 """Bytes of standard output and standard error together."""
 SNAPSHOT: Final = "/opt/forge/hook"
-"""Where the files of a program's hook stand in full walls."""
+"""Path inside full walls where the files of a program's hook are mounted."""
 _SHELL: Final = "/bin/sh"
 _MOST_TEXT: Final = 100_000
 """Characters of a command with its paths; the kernel takes 128 KiB."""
 _MOST_FILE: Final = 32 << 20
 _IN: Final = 'cd "$0" && unset OLDPWD && exec /bin/sh -c "$1"'
 _IN_EMPTY: Final = 'mkdir "$TMPDIR/hook" && cd "$TMPDIR/hook" && unset OLDPWD && exec /bin/sh -c "$0"'
-"""In a directory of its own: programs keep caches there."""
+"""Starts the hook in an empty directory of its own, since programs write caches into their working directory."""
 _ON_HOST: Final = 'cd "$0" && HOME="$1" && PATH="$2" && export HOME PATH && shift 2 && exec "$@"'
 _DESKTOP: Final = (
     *("LANG", "LC_ALL", "USER", "LOGNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
     *("XDG_RUNTIME_DIR", "XDG_CURRENT_DESKTOP", "DBUS_SESSION_BUS_ADDRESS"),
 )
-"""What a program on the host gets of the person's environment."""
+"""Environment variables of the person that a hook on the host receives."""
 
 
 class _NotUsable(Exception):
@@ -64,7 +64,7 @@ class _NotUsable(Exception):
 
 
 class HookProcesses:
-    """Starts hooks for one worker."""
+    """Starts hook processes for one worker."""
 
     def __init__(self, walls: Walls | None, home: ForgeHome | None, redactor: Redactor) -> None:
         self._walls = walls
@@ -132,7 +132,7 @@ class HookProcesses:
         return text.replace(PATHS, " ".join(words)), len(paths) - len(words)
 
     async def _job(self, order: HookOrder) -> tuple[Job, int]:
-        """And how many paths had no room."""
+        """Builds the job of a hook. Returns it with the number of paths that did not fit into the command."""
         walls, ready = self._needed_walls(), order.ready
         level = await walls.level()
         directory = await self.directory()

@@ -20,7 +20,7 @@ from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
 from golem_forge.core.decisions import Verdict, VerdictSource, strictest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
-from golem_forge.policy.rules.globs import name_glob, path_matches_glob
+from golem_forge.policy.rules.model import name_glob, path_matches_glob
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import UncoveredPath
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 MOST_TOLD: Final = 4000
 """Characters that a hook may tell the model at once."""
 MOST_LINE: Final = 300
-"""Of a line that a person reads."""
+"""Maximum characters of a line that a person reads."""
 MOST_PATHS: Final = 1000
 SOURCE: Final = "hook"
-"""The source of a verdict."""
+"""The `source` of verdicts that come from hooks."""
 REFUSES: Final = 2
 EVENT_NAMES: Final = {
     HookPoint.SESSION_START: "SessionStart",
@@ -53,9 +53,9 @@ ALIASES: Final = {
     "message": ("prompt",),
     "summary": ("last_assistant_message",),
 }
-"""What a hook is told → the names under which other agents say it."""
+"""Member of a hook's input → the names that other agents use for it."""
 ARGUMENT_ALIASES: Final = {"cmd": "command", "path": "file_path"}
-"""The same for arguments of native tools, in `tool_input` and `toolArgs` alone."""
+"""Argument names of native tools → those of other agents; added only in `tool_input` and `toolArgs`."""
 _VERDICTS: Final = {
     "blocked": Verdict.BLOCKED,
     "block": Verdict.BLOCKED,
@@ -80,7 +80,9 @@ class ReadyHook:
 
     hook: Hook
     snapshot: Snapshot | None = None
-    """Of the program's files that its command names, as they were trusted; None: it names none, or is the person's."""
+    """The trusted copies of the program's files that the command names. None if it names none, or if the hook is the
+    person's own.
+    """
     folders: tuple[str, ...] = ()
     """Below the snapshot, where Python finds what those files import."""
 
@@ -95,7 +97,7 @@ class HookSet:
         return tuple(each for each in self.hooks if each.hook.on is point)
 
     def for_call(self, point: HookPoint, *names: str) -> tuple[ReadyHook, ...]:
-        """Those that speak about a tool of one of these names, whatever its arguments are."""
+        """Returns the hooks of this point that match one of the tool names; arguments are not looked at."""
         return tuple(each for each in self.at(point) if _names_tool(each.hook, names))
 
 
@@ -104,7 +106,7 @@ def _names_tool(hook: Hook, names: Iterable[str]) -> bool:
 
 
 def matching_paths(hook: Hook, paths: Iterable[str]) -> list[str]:
-    """Of virtual paths those that the hook is about."""
+    """Returns the virtual paths that the hook's globs match."""
     return [path for path in paths if not hook.paths or any(_matches(glob, path) for glob in hook.paths)]
 
 
@@ -113,12 +115,12 @@ def _matches(glob: str, path: str) -> bool:
 
 
 def needs_paths(hook: Hook) -> bool:
-    """Whether it has nothing to do where no path matches."""
+    """Whether the hook is skipped if no path matches."""
     return bool(hook.paths) or PATHS in hook.run
 
 
 def hook_input(hook: Hook, facts: Mapping[str, Any]) -> bytes:
-    """What the hook reads on standard input: our names, and beside them those of other agents."""
+    """Returns the JSON for the hook's standard input: Forge's member names, and beside them those of other agents."""
     said: dict[str, Any] = {"hook": hook.name, "on": hook.on.value, **facts}
     for name, others in ALIASES.items():
         if name in said:
@@ -134,20 +136,20 @@ def hook_input(hook: Hook, facts: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOrder:
-    """One start of a hook."""
+    """A request to start a hook once."""
 
     ready: ReadyHook
     input: bytes
     paths: Sequence[str] = ()
-    """Virtual, for `{paths}`."""
+    """Virtual paths that replace `{paths}` in the command."""
     may_write: bool = False
     not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
-    """What could not be undone, and is read-only for it (`Coverage.not_kept`)."""
+    """What could not be undone, and is therefore read-only for the hook (`Coverage.not_kept`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRun:
-    """How the process of a hook ended."""
+    """The result of a hook's process."""
 
     exit_code: int | None = None
     out: str = ""
@@ -156,7 +158,7 @@ class HookRun:
     """Why it has no answer, in words that follow the hook's name; empty: it ended by itself."""
     seconds: float = 0.0
     left_out: int = 0
-    """Paths for which its command had no room."""
+    """Number of paths that did not fit into its command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,12 +168,12 @@ class HookAnswer:
     reason: str = ""
     to_model: str = ""
     to_person: str = ""
-    """One line."""
+    """A line that is shown to the person."""
     failure: str = ""
-    """Why the hook failed; empty: it did not."""
+    """Why the hook failed; empty if it did not."""
     warnings: tuple[str, ...] = ()
     sends_back: bool = False
-    """At `turn_end`: what it tells the model is a message that the model has to answer."""
+    """At `turn_end`: the text for the model is sent as a message that the model has to answer."""
 
 
 def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
@@ -220,7 +222,7 @@ def _addressed(hook: Hook, text: str) -> HookAnswer:
 
 
 class _Reader:
-    """The members of one JSON answer."""
+    """Reads the members of a hook's JSON answer."""
 
     def __init__(self, hook: Hook, said: dict[str, Any]) -> None:
         self._hook = hook
@@ -284,8 +286,9 @@ def _line(text: str) -> str:
 
 
 def verdict_source(hook: Hook, answer: HookAnswer) -> VerdictSource | None:
-    """What an answer at `before_call` means for the verdict. A hook that failed refuses: an `ask` would be answered by
-    the mode `approve_all`."""
+    """Turns an answer at `before_call` into a verdict. A hook that failed blocks, because `approve_all` would answer an
+    `ask`.
+    """
     if answer.failure:
         reason = f"the hook '{hook.name}' {answer.failure}; the call was not run"
         return VerdictSource(source=SOURCE, verdict=Verdict.BLOCKED, id=hook.name, reason=reason, file=hook.origin)
@@ -302,6 +305,6 @@ def told_model(hook: Hook, text: str) -> str:
 
 
 def asks_of_hooks(sources: Collection[VerdictSource]) -> frozenset[tuple[str, str]]:
-    """(hook, reason) of each hook that asks."""
+    """Returns (hook, reason) of each hook that asks."""
     asking = (each for each in sources if each.source == SOURCE and each.verdict is Verdict.ASK)
     return frozenset((each.id, each.reason) for each in asking)

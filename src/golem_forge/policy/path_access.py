@@ -15,9 +15,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.policy.evaluate import Judge
 from golem_forge.policy.facts import CallFacts
 from golem_forge.policy.rules.book import RuleBook, RuleSet
-from golem_forge.policy.rules.globs import normal_host, path_glob
 from golem_forge.policy.rules.match import in_scope, place_matches
-from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin
+from golem_forge.policy.rules.model import SECRET_PATH, Rule, RuleOrigin, normal_host, path_glob
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import HostPermission, HostRule
 from golem_forge.tools.tool import SourceKind
@@ -48,7 +47,7 @@ class PathAccess:
 
 
 def host_rule_for(rules: RuleBook, project: str, worker: str) -> HostRule:
-    """What rules say of hosts outside of any call: builds fetch from them, servers are started with them."""
+    """Returns a lookup of `host` rules for connections outside of any call, such as builds and server starts."""
     return lambda host, port: host_permission(rules.current(), worker, project, host, port)
 
 
@@ -75,7 +74,9 @@ def path_rules(rules: RuleSet, worker: str, project: str) -> tuple[PathRule, ...
 
 
 def host_permission(rules: RuleSet, worker: str, project: str, host: str, port: int) -> HostPermission:
-    """What `host` rules say of one place besides their verdict. Only a rule of the person's own makes it private."""
+    """Returns what `host` rules allow for a host besides their verdict. Only the person's own rule may allow private
+    addresses.
+    """
     try:
         name = normal_host(host)
     except ValueError:
@@ -99,7 +100,7 @@ def literal_of(pattern: str) -> str:
 
 
 def _accepts_secret(rule: Rule) -> bool:
-    """As when a call is judged: only the person's own file, only what allows, only reading."""
+    """Whether the rule accepts the reading of secret files: it must allow, and stand in the person's own file."""
     own = rule.origin is RuleOrigin.USER and rule.verdict is Verdict.PRE_APPROVED
     return own and SECRET_PATH in rule.accept and Verb.READ in rule.access
 

@@ -45,7 +45,7 @@ class ApprovalRequest:
     worker_path: tuple[dict[str, Any], ...] = ()
     diff: str = ""
     effects: tuple[str, ...] = ()
-    """In words. Where rules cover some of them, or they run by themselves, the others end with NOT_COVERED."""
+    """The effects as text. Where rules or defaults allow some of them, the others end with NOT_COVERED."""
     segments: tuple[dict[str, Any], ...] = ()
     risk_reasons: tuple[str, ...] = ()
     choices: tuple[ApprovalOffer, ...] = ()
@@ -58,12 +58,12 @@ class ApprovalRequest:
     fields: tuple[dict[str, Any], ...] = ()
     """The form to edit the arguments with, filled in; secrets are left empty and stay as they are."""
     caller: str = ""
-    """`human`: a person made the call."""
+    """`human` if a person made the call."""
     field_errors: tuple[tuple[str, str], ...] = ()
     """Problems of the last edit; the request stays open with them."""
 
     def to_wire(self) -> dict[str, Any]:
-        """The data of an `approvalRequired` event."""
+        """Returns the data of an `approvalRequired` event."""
         optional = {
             "toolCallId": self.call_id,
             "diff": self.diff,
@@ -165,7 +165,7 @@ def build_request(
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in a value, names of members too."""
+    """Yields every text in a value, member names included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -187,15 +187,15 @@ class ApprovalOffer:
     scope: str
     """`session` or `always`."""
     exact: bool
-    """True: this exact call is kept by its fingerprint, no rule is made."""
+    """Whether only this exact call is remembered, by its fingerprint; no rule is made."""
     rules: tuple[Rule, ...] = ()
     grant: str = ""
-    """What the worker may do from now on in this session; no rule is made."""
+    """The session grant for the worker; no rule is made."""
     file: str = ""
     rule: str = ""
-    """The rules in words, for people."""
+    """The rules as a text for people."""
     suggested: bool = False
-    """Most people want it: a UI shows it before narrower ones."""
+    """Whether a UI shows this choice before narrower ones, because most people want it."""
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"id": self.id, "label": self.label, "scope": self.scope}

@@ -24,8 +24,7 @@ from enum import StrEnum
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
-from golem_forge.config.run_block import ReviewerSettings
+from golem_forge.config.run_block import ApprovalMode, ReviewerSettings
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Risk, Verdict, is_riskier
 from golem_forge.core.effects import Verb
@@ -53,7 +52,7 @@ _CARD: Final = (
     *("type", "description", "tool", "args", "payload", "diff", "effects", "segments", "risk", "riskReasons", "why"),
     *("modelNote", "warnings", "workerPath", "caller", "previouslyDenied"),
 )
-"""Of a card, what a reviewer is shown: what a person reads, without the ids that an answer would need."""
+"""Members of a card that a reviewer sees: what a person reads, without the ids needed to answer it."""
 _WORD: Final = regex(r"(approve|deny|unsure)\.?(?:\s*:\s*(.*))?", re.IGNORECASE)
 
 
@@ -67,16 +66,16 @@ class Says(StrEnum):
 class ReviewAnswer:
     says: Says
     reason: str = ""
-    """One line."""
+    """One line of text."""
     seconds: float = 0.0
 
 
 AskModel = Callable[[Mapping[str, Any]], Awaitable[tuple[str, float | None]]]
-"""What a reviewer is told → the model's words, and what they cost in USD, where that is known. Raises ForgeError."""
+"""Sends the reviewer's input to a model. Returns its answer and the cost in USD, if known. Raises ForgeError."""
 
 
 class Reviewer:
-    """Of one session."""
+    """Answers approval cards of low risk for one session, by a model or a program."""
 
     def __init__(
         self,
@@ -135,7 +134,9 @@ class Reviewer:
         return self.not_its_to_answer(decision.risk, asking) or next(_written_by_hand(judged, sandbox), "")
 
     def not_its_to_answer(self, risk: Risk, asking: Iterable[str]) -> str:
-        """The same as far as a Decision tells. `asking`: the kinds of sources that say `ask`."""
+        """Returns why the reviewer may not answer, judged by the Decision alone; empty if it may. `asking`: the kinds
+        of sources that say `ask`.
+        """
         if is_riskier(risk, self.settings.up_to):
             return f"its risk is {risk}, above {self.settings.up_to}"
         if self._four_eyes:
@@ -143,7 +144,7 @@ class Reviewer:
         return next((f"a {source} asks" for source in asking if source != "base"), "")
 
     async def review(self, card: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:
-        """`processes`: where its program runs."""
+        """Asks the reviewer about a card. `processes` starts its program."""
         fingerprint = str(card.get("fingerprint", ""))
         if problem := self._denied_before(card, fingerprint) or self._over_budget():
             return ReviewAnswer(says=Says.UNSURE, reason=problem)
@@ -244,7 +245,7 @@ def _line(text: str) -> str:
 
 
 def _written_by_hand(judged: Evaluation, sandbox: Sandbox | None) -> Iterator[str]:
-    """What a zone's block or a toolset's settings say in so many words."""
+    """Yields the `ask` verdicts that somebody wrote into a zone's block or a toolset's settings."""
     zones = [] if sandbox is None else [zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS]
     for effect in judged.facts.effects or ():
         if effect.said is Verdict.ASK or effect.by_hand:

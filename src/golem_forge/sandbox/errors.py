@@ -32,7 +32,7 @@ def one_line(text: str) -> str:
 
 
 def _failed(code: str, text: str, path: str, *, status: Status = Status.EXECUTION_FAILED) -> SandboxError:
-    """`{path}` in `text` stands for the path."""
+    """Builds a SandboxError; `{path}` in `text` is replaced by the path."""
     shown = one_line(path)
     return SandboxError(code, text.replace("{path}", shown, 1), path=shown, status=status)
 

@@ -40,7 +40,7 @@ class DirectoryEntry:
     """As it can be shown: bytes that are no printable text are written `\\xNN`."""
     kind: FileKind
     addressable: bool = True
-    """False: the name holds control characters or is not UTF-8; tools cannot open it."""
+    """False if the name holds control characters or is not UTF-8; tools cannot open such an entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FileInfo:
     kind: FileKind
     size: int
     modified: float
-    """Seconds since the epoch, UTC."""
+    """Time of the last change, in seconds since the epoch (UTC)."""
     mode: int
     """Permission bits."""
 
@@ -101,7 +101,7 @@ def list_dir(target: Target, limit: int = LISTING_LIMIT) -> list[DirectoryEntry]
 
 
 def file_info(target: Target) -> FileInfo:
-    """What is there now, by the handle that was judged."""
+    """Returns the present state of a target, read through the handle that was judged."""
     if target.zone is None:
         return FileInfo(FileKind.DIRECTORY, 0, 0.0, 0o555)
     target.must_exist()
@@ -186,7 +186,7 @@ class _StagedChange:
         os.rename(name, other, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
 
     def close(self) -> None:
-        """Of every handle: nothing more is asked of this."""
+        """Closes every handle; the change cannot be used afterwards."""
         self._at = None
 
 
@@ -221,7 +221,7 @@ class StagedWrite(_StagedChange):
 
     @property
     def made(self) -> int:
-        """How many of the directories above the file are made for it."""
+        """How many parent directories have to be created for the file."""
         return max(self.target.missing - 1, 0)
 
     def prepare(self) -> None:
@@ -352,10 +352,10 @@ class StagedDelete(_StagedChange):
         self.second = self.kept = temp_name()
 
     def prepare(self) -> None:
-        """Nothing to do yet: the file stays until `commit`."""
+        """Does nothing: the file stays until `commit`."""
 
     def keep(self) -> None:
-        """Nothing to do yet: it is kept by being removed."""
+        """Does nothing: `commit` keeps the file when it removes it."""
 
     def commit(self) -> None:
         target = self.target
@@ -391,7 +391,7 @@ class StagedDelete(_StagedChange):
             sync_directory(self._directory)
 
     def discard(self) -> None:
-        """Nothing was prepared on disk."""
+        """Does nothing: nothing was prepared on disk."""
 
     def release(self) -> None:
         if self.applied:
@@ -400,7 +400,7 @@ class StagedDelete(_StagedChange):
 
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS: Final = 0o777
-"""Of the old mode, what is kept. Set-id bits are not: new content must not inherit the old one's powers."""
+"""The bits of the old mode that new content keeps. Set-id bits are dropped: new content must not inherit them."""
 
 
 def temp_name() -> str:

@@ -24,9 +24,9 @@ Identity = tuple[int, int]
 DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """A place to start from. O_PATH needs no read permission, only the right to pass through."""
 ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Whatever stands at a name, a link included, without opening its content: no device or fifo notices."""
+"""Opens an entry of any kind, also a link itself, without its content, so that no device or fifo reacts."""
 LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""A directory whose names are read."""
+"""Opens a directory to list it."""
 CONTENT = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 
 _SYS_OPENAT2 = 437
@@ -49,7 +49,7 @@ class Handle:
         return self._fd
 
     def identity(self) -> Identity:
-        """Asked of the system once: an open descriptor stands for the same thing for good."""
+        """Device and inode; read once, because an open descriptor never changes its file."""
         fd = self.fd
         if self._identity is None:
             self._identity = identity_of(os.fstat(fd))
@@ -68,7 +68,7 @@ def identity_of(stat: os.stat_result) -> Identity:
 
 
 def entry_stat(path: str, directory: int | None = None) -> os.stat_result | None:
-    """Of what stands at a name, a link itself included; None: nothing, or the system does not say."""
+    """Returns the stat of an entry, of a link itself and not its target; None if it is missing or cannot be read."""
     try:
         return os.stat(path, dir_fd=directory, follow_symlinks=False)
     except (OSError, ValueError):

@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
-"""Shown in every walls, whole."""
+"""System directories that every command sees in full."""
 _PROJECT_MARKS = ("forge.yaml", ".git")
 _LIBRARIES = ("lib", "lib64", "local/lib")
-"""Where below its prefix an installation keeps modules. Not the whole prefix: a project can be its own environment."""
+"""Module directories below the prefix of an installation. Not the whole prefix: a project can be its own
+environment.
+"""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _RUN_MODULE = (
     "import importlib.util, sys; place, name = sys.argv.pop(1), sys.argv.pop(1); "
@@ -56,7 +58,7 @@ def person_environ() -> "Mapping[str, str]":
 
 
 def helper_environ() -> dict[str, str]:
-    """For programs on the host that need the person's session (a browser)."""
+    """Returns the environment for host programs that need the person's session, such as a browser."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return kept | {"PATH": safe_path(kept.get("PATH", ""))}
 
@@ -96,20 +98,23 @@ def base_python() -> str:
 
 
 def isolated(*arguments: str) -> tuple[str, ...]:
-    """How to start Python for a helper on the host, which gets the standard library alone: no variables, no site, no
-    working directory. Give it `cwd="/"` and an environment without `PYTHON*`."""
+    """Returns the words that start Python for a helper on the host with the standard library alone: no variables, no
+    site, no working directory. Give it `cwd="/"` and an environment without `PYTHON*`.
+    """
     return (base_python(), "-I", "-S", *arguments)
 
 
 def own_command(*words: str) -> tuple[str, ...]:
-    """How to start Forge itself once more, with its libraries. Give it `cwd="/"` and `person_environ()`: it takes the
-    same care of both as this process did."""
+    """Returns the words that start Forge itself again, with its libraries. Give it `cwd="/"` and `person_environ()`; it
+    checks both as this process did.
+    """
     return (sys.executable, "-P", "-m", "golem_forge", *words)
 
 
 def isolated_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """How to start `main()` of one of Forge's own modules so. The package is loaded by its place: what lies beside it
-    in its directory cannot be imported."""
+    """Returns the words that start `main()` of one of Forge's own modules isolated. The package is loaded by its path,
+    so nothing else in its directory can be imported.
+    """
     return isolated("-c", _RUN_MODULE, os.path.join(_PACKAGE, "__init__.py"), name, *arguments)
 
 

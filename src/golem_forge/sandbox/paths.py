@@ -70,7 +70,7 @@ def locate(
 
 
 def checked_text(path: object) -> str:
-    """The path itself if it can be one at all."""
+    """Returns the path if it is a valid one; raises a SandboxError otherwise."""
     if not isinstance(path, str):
         raise errors.invalid_path(str(path), "not a string")
     if not path:
@@ -112,8 +112,9 @@ def normalize_parts(path: str, base: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def below_tools_folder(path: str, folders: Sequence[str]) -> tuple[str, ...] | None:
-    """What a text names below the folder of user tools, in a spelling that people know: `~/.forge/tools/x`, with a
-    variable, or as a path of the host (`folders`, and the usual homes). None: it names something else."""
+    """Returns the components below the folder of user tools if the text names it in a usual spelling:
+    `~/.forge/tools/x`, with a variable, or as a host path (`folders`, and the usual homes). Returns None otherwise.
+    """
     if "tools" not in path or path[:1] not in ("~", "$", "/"):
         return None
     try:
@@ -137,7 +138,9 @@ MAX_DEPTH: Final = 64
 
 @dataclass(slots=True, kw_only=True)
 class ResolvedPath:
-    """What a walk met. `parent` is the deepest existing directory before the entry (the zone's root for itself)."""
+    """The result of a path walk. `parent` is the deepest existing directory before the entry (the zone's root for
+    itself).
+    """
 
     parts: tuple[str, ...]
     parent: Handle
@@ -258,7 +261,7 @@ def _follow(zone: Zone, parts: tuple[str, ...], *, follow_last: bool) -> _LinkRo
 
 
 def _link_steps(zone: Zone, target: str, shown: str) -> Sequence[str]:
-    """What a link's text asks for: steps from the link's directory or, absolute, from the zone's root."""
+    """Returns the components of a link's text: from the link's directory or, if absolute, from the zone's root."""
     try:
         target.encode()
     except UnicodeEncodeError:

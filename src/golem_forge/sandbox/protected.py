@@ -28,7 +28,7 @@ from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import Parts
 
 GIT_FILE: Final = ".git"
-"""As a file it names another directory, and git runs the hooks it finds there."""
+"""As a file it names another directory, and git runs the hooks in that directory."""
 
 PROTECTED_NAMES: Final = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", GIT_FILE),
@@ -100,7 +100,7 @@ def _secret_globs() -> Iterator[str]:
 
 
 SECRET_GLOBS: Final = tuple(f"**/{glob}" for glob in _secret_globs())
-"""What `_is_secret` says of files, for programs that take globs; in small letters."""
+"""The secret file names of `_is_secret` as lower-case globs, for programs that take globs."""
 
 _OBEYED_FILES: Final = frozenset(
     {
@@ -137,15 +137,15 @@ _OBEYED: Final = regex(
     r"|\.?lefthook(?:-local)?\.(?:ya?ml|toml|json)",
     re.DOTALL,
 )
-"""How such names are made: a hidden file that a program reads when it starts, and a hidden script."""
+"""Patterns of such names: a hidden file that a program reads when it starts, and a hidden script."""
 _AT_PYTHON_START: Final = regex(r"(?:site|user)customize(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
 _FORGE: Final = regex(r"golem_forge(?:\.py[cdw]?|(?:\..+)?\.so)?", re.DOTALL)
-"""As a module in every form that Python takes, or as a package."""
+"""Forge as a module in every form that Python loads, or as a package."""
 _DEPENDENCY_DIRECTORIES: Final = frozenset(
     {".venv", "venv", "node_modules", "target", ".tox", ".nox", "vendor", "site-packages", "dist-packages"}
     | {"__pypackages__", "bower_components"}
 )
-"""Without `.direnv`: a shell runs what is in it as soon as somebody enters the directory."""
+"""Without `.direnv`: a shell runs what is in it when somebody enters the directory."""
 _SHADOWS: Final = {
     "GNUmakefile": ("makefile", "Makefile"),
     "makefile": ("Makefile",),
@@ -181,7 +181,9 @@ _LISTED_ENDINGS: Final = (".pth", *_ENDINGS, *_INSTRUCTION_ENDINGS)
 def marks(
     relative_parts: Sequence[str], *, git_is_file: bool = False, unprotect: Iterable[str] = ()
 ) -> tuple[Mark, ...]:
-    """What the path is. `git_is_file`: a last component `.git` is, or would become, something else than a directory."""
+    """Returns the marks of a path. `git_is_file`: a last component `.git` is, or would become, something else than a
+    directory.
+    """
     folded = [part.casefold() for part in relative_parts]
     found = []
     free = {normal_name(name) for name in unprotect}
@@ -258,18 +260,17 @@ def in_dependencies(parts: Sequence[str]) -> bool:
 
 
 def is_plain(path: str) -> bool:
-    """True: certainly neither protected nor secret. For a whole path, when most of them need no closer look."""
+    """Whether a path is certainly neither protected nor secret; a quick test that most paths pass."""
     return _WORTH_A_LOOK.search(path.casefold()) is None
 
 
 def is_plain_anywhere(name: str) -> bool:
-    """The same of the last component, whatever stands before it: such a path is as protected and as secret as any
-    other in that directory."""
+    """Whether a name is as protected and as secret as any other in its directory, whatever stands before it."""
     return name.casefold() not in _SECONDS and is_plain(name)
 
 
 def is_secret_name(path: str) -> bool:
-    """For a path as someone wrote it, in any directory: `./.env`, `~/.ssh/id_rsa`."""
+    """Whether a path as somebody wrote it, in any directory, is secret: `./.env`, `~/.ssh/id_rsa`."""
     if is_plain(path):
         return False
     return _is_secret([part.casefold() for part in path.split("/") if part not in ("", ".")])
@@ -319,10 +320,10 @@ _MOST_LINKS: Final = 40
 
 
 class OwnCode(NamedTuple):
-    """Forge's own code in one zone."""
+    """The parts of one zone that hold Forge's own code."""
 
     whole: bool = False
-    """The zone itself lies in it."""
+    """Whether the zone itself lies in Forge's code."""
     closed: tuple[Parts, ...] = ()
     """Directories and files that must not change, outermost only; never the zone's root."""
     links: tuple[Parts, ...] = ()
@@ -331,14 +332,14 @@ class OwnCode(NamedTuple):
 
 
 class _CodePlaces(NamedTuple):
-    """Real host paths."""
+    """Real host paths of Forge's code."""
 
     sealed: frozenset[str]
-    """Nothing but Forge's code or its interpreter's: also a zone inside one is read-only."""
+    """Directories with only Forge's code or its interpreter's; a zone inside one is read-only too."""
     shared: frozenset[str]
-    """What lies beside may be somebody else's: a zone at or inside one stays writable."""
+    """Directories that may hold other code too; a zone at or inside one stays writable."""
     links: frozenset[str]
-    """On the way to any of these."""
+    """Links on the way to any of these."""
 
 
 def own_code() -> tuple[str, ...]:
@@ -349,7 +350,7 @@ def own_code() -> tuple[str, ...]:
 
 @cache
 def own_code_in(host: str) -> OwnCode:
-    """`host`: the real directory of a zone."""
+    """Returns where Forge's code lies in a zone. `host`: the real directory of the zone."""
     places = _places()
     inside = f"{host.rstrip('/')}/"
     closed = {parts for path in places.sealed | places.shared if (parts := _relative(path, inside))}
@@ -421,7 +422,7 @@ def _dependencies() -> Iterator[str]:
 
 
 def _real_paths(paths: Iterable[str], links: set[str]) -> set[str]:
-    """Where existing paths really are; `links` takes every link on the way, by its own real path."""
+    """Returns the real paths of those that exist; adds every link on the way to `links`, by its own real path."""
     found = set()
     for path in paths:
         real = _resolve_links(path, links)
@@ -457,7 +458,7 @@ def _resolve_links(path: str, links: set[str]) -> str:
 
 
 def _relative(path: str, inside: str) -> Parts:
-    """Empty: not below."""
+    """Returns the components below `inside`; empty if the path is not below it."""
     return tuple(path[len(inside) :].split("/")) if path.startswith(inside) else ()
 
 

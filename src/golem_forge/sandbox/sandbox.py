@@ -92,7 +92,7 @@ class Sandbox:
         )
 
     def describe_zones(self) -> str:
-        """`/docs (ro), /workspace (rw)`."""
+        """Returns a list of the zones: `/docs (ro), /workspace (rw)`."""
         return ", ".join(self.zones[name].label for name in sorted(self.zones)) or "none"
 
     def virtualise(self, text: str) -> str:
@@ -124,7 +124,9 @@ class Sandbox:
         return Sandbox(has_block=False, hidden=self.known_directories(), tools_folders=self._tools_folders)
 
     def with_user_tools(self, directory: Path) -> Sandbox:
-        """The same, and FORGE_HOME/tools as `/user_tools`: for workers that may create tools. Raises ConfigError."""
+        """Returns a sandbox that also has FORGE_HOME/tools as `/user_tools`, for workers that may create tools. Raises
+        ConfigError.
+        """
         spec = ZoneSpec(name=USER_TOOLS, path=directory, write=Verdict.ASK, delete=Verdict.ASK)
         opener = next((zone.opener for zone in self.zones.values()), best_opener())
         try:
@@ -141,7 +143,7 @@ class Sandbox:
         )
 
     def close(self) -> None:
-        """No path is addressable from now on. Targets already made keep the handles they need until they are closed."""
+        """Removes all zones. Targets already made keep the handles they need until they are closed."""
         self.zones = MappingProxyType({})
         self.default_zone = None
 
@@ -152,7 +154,7 @@ class Sandbox:
         self.close()
 
     def known_directories(self) -> tuple[str, ...]:
-        """On the host: of its zones and of those that it is narrower than."""
+        """Returns the host directories of its zones and of the wider zones that they were narrowed from."""
         return (*(name for zone in self.zones.values() for name in (zone.host, *zone.aliases)), *self._hidden)
 
     def _refusal(self, path: str) -> errors.SandboxError:
@@ -256,7 +258,7 @@ OUTSIDE = "<outside>"
 _ENDS_A_WORD = r"\s'\"`=:,;()<>|&\[\]{}"
 _REST = rf"(?P<rest>/[^{_ENDS_A_WORD}]*)?"
 _BOUNDARY = r"(?![\w+@~-])(?!\.\w)"
-"""What follows does not make it a longer name; punctuation does not, so that no path slips through before a `!`."""
+"""A position where the name ends; punctuation ends a name too, so that no path before a `!` is missed."""
 
 
 class HostPaths:

@@ -38,21 +38,21 @@ class FileKind(StrEnum):
 class Target:
     access: Verb
     zone: Zone | None
-    """None: this is `/`, the list of zones."""
+    """None for `/`, the list of zones."""
     virtual: str
     """The address after links: what is judged, shown and opened."""
     real: str = field(default="", repr=False)
     """The host path, for the fingerprint only."""
     parts: tuple[str, ...] = ()
     kind: FileKind | None = None
-    """None: nothing is there."""
+    """None if nothing exists there."""
     stat: os.stat_result | None = field(default=None, repr=False)
-    """As judged."""
+    """The stat at the time of the decision."""
     marks: tuple[Mark, ...] = ()
     """Facts about the name; `effect` states those that matter for `access`. What only matters to a change is not looked
     for where a file is read; a directory that is looked at may be one to write in."""
     missing: int = 0
-    """How many of the last components do not exist; more than one: directories would be made."""
+    """How many of the last components do not exist; above 1, directories would be created."""
     parent: Handle | None = field(default=None, repr=False)
     """The deepest existing directory before the entry."""
     entry: Handle | None = field(default=None, repr=False)
@@ -61,9 +61,9 @@ class Target:
     obstacle: errors.SandboxError | None = None
     follow_last: bool = True
     requested: tuple[str, ...] = ()
-    """The components asked for, before links."""
+    """The requested components, before links were followed."""
     zones: Mapping[str, Zone] = field(default_factory=dict, repr=False)
-    """For `/`: what it lists."""
+    """The zones that `/` lists."""
 
     @property
     def exists(self) -> bool:
@@ -238,7 +238,7 @@ def kind_of(info: os.stat_result | None) -> FileKind | None:
 
 
 def special_file_kind(info: os.stat_result | None) -> str:
-    """In words, what something is that is neither file nor directory."""
+    """Returns a word for an entry that is neither file nor directory: link, fifo, socket or device."""
     mode = info.st_mode if info else 0
     for test, word in ((stat.S_ISLNK, "link"), (stat.S_ISFIFO, "fifo"), (stat.S_ISSOCK, "socket")):
         if test(mode):

@@ -47,7 +47,7 @@ _SYSTEM_NAMES: Final = frozenset(
 
 
 class AccessMode(ChoiceEnum, noun="mode"):
-    """What is possible in a zone, whoever agrees to it."""
+    """The access that a zone allows at most, whatever is approved."""
 
     RO = "ro"
     RW = "rw"
@@ -110,7 +110,7 @@ class ZoneRequest:
     delete: Verdict | None = None
     subpath: str = ""
     origin: str = ""
-    """Where its name is written, in front of a problem: `main.worker:4: sandbox.zones[0].name: `."""
+    """Where its name is written, as the start of an error text: `main.worker:4: sandbox.zones[0].name: `."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Zone:
     aliases: tuple[str, ...] = field(default=(), repr=False)
     """Other spellings of `host` that people use, such as the configured path when it goes through a link."""
     subpath: tuple[str, ...] = ()
-    """Where inside the configured zone this one begins."""
+    """The components at which this zone begins inside the configured one."""
     unprotect: tuple[str, ...] = ()
     at_host_path: bool = True
     """Inside walls it stands at its host path, so that paths baked into files hold on both sides; else at `/<name>`."""
@@ -135,7 +135,7 @@ class Zone:
     """The verbs whose verdict somebody wrote down; that of the others is the default."""
     opener: Opener = field(repr=False)
     placeholders: PlaceholderNotes | None = field(default=None, repr=False)
-    """Of the home that this zone's walls belong to; None: it never has any."""
+    """The notes of the home that this zone's walls belong to; None if it never has placeholders."""
 
     @property
     def label(self) -> str:
@@ -213,7 +213,7 @@ def check_zones(specs: Sequence[ZoneSpec], *, forge_home: Path, home: Path) -> l
 
 
 def open_zone(spec: ZoneSpec, opener: Opener, placeholders: PlaceholderNotes | None = None) -> Zone:
-    """Open one checked zone. Raises OSError."""
+    """Opens a checked zone. Raises OSError."""
     host = os.path.realpath(spec.path)
     written = os.path.abspath(spec.path)
     return Zone(
@@ -275,7 +275,9 @@ def worker_zones(worker: str, program: Sequence[ZoneSpec], requests: Sequence[Zo
 
 
 def choose_default_zone(names: Sequence[str], wanted: str | None) -> str | None:
-    """Where relative paths begin: as written, else `workspace`, else the first zone. Raises ConfigError."""
+    """Returns the zone where relative paths begin: as written, else `workspace`, else the first one. Raises
+    ConfigError.
+    """
     if wanted is not None and wanted not in names:
         have = ", ".join(names) or "none"
         raise ConfigError(f"default_zone '{wanted}' is not among this worker's zones ({have}).")
@@ -309,7 +311,7 @@ def _own_problems(spec: ZoneSpec) -> Iterator[str]:
 
 
 def _place_problems(spec: ZoneSpec, seen: dict[str, ZoneSpec], forge_home: Path, home: Path) -> Iterator[str]:
-    """`seen`: the zones before it, which it joins."""
+    """Yields the problems of a zone's directory. `seen`: the zones before it; the zone is added."""
     if spec.name in seen:
         yield f"Zone '{spec.name}' is named twice; give each zone its own name."
         return
@@ -329,7 +331,7 @@ def _place_problems(spec: ZoneSpec, seen: dict[str, ZoneSpec], forge_home: Path,
 
 
 def _relation(one: Path, other: Path) -> str:
-    """How two directories lie to each other, in words; empty when they are apart."""
+    """Describes how two directories lie to each other; empty if they are apart."""
     first, second = _identity(one), _identity(other)
     if first is not None and first == second:
         return "is the same directory as"
@@ -355,23 +357,23 @@ GIT: Final = ".git"
 HOOKS: Final = "hooks"
 HEAD: Final = "HEAD"
 PLACEHOLDER_NAMES: Final = frozenset({GIT, HOOKS, HEAD})
-"""What placeholders are called, but for those at paths that git's settings name."""
+"""The names of placeholders, except those at paths that git's settings name."""
 _NOTES_FOLDER: Final = "placeholders"
 _APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LARGEST_NOTES_FILE: Final = 1 << 16
 _NOT_MADE_YET: Final = 0
 _BEFORE_NS: Final = 50_000_000
-"""So far the clock of files may be behind the one that is read."""
+"""Nanoseconds that the clock of the file system may be behind the system clock."""
 _AFTER_NS: Final = 1_000_000_000
 
 
 class PlaceholderNote(NamedTuple):
     zone: str
-    """Its host directory."""
+    """The host directory of the zone."""
     parts: tuple[str, ...]
     inode: int = _NOT_MADE_YET
-    """Without one it says what was about to be made, and when."""
+    """The inode; a note without one says what was about to be made, and when."""
     changed: int = 0
     """Nanoseconds since the epoch."""
     file: bool = False
@@ -441,7 +443,7 @@ class PlaceholderNotes:
         _unlink(file)
 
     def forget(self, zone: str) -> None:
-        """Its directory is gone, and what was in it."""
+        """Removes the note of a zone whose directory is gone."""
         _unlink(self._file(zone))
 
     @contextlib.contextmanager

@@ -36,8 +36,7 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private, read_bounded
+from golem_forge.storage.home import DIRECTORY_FLAGS, READ_FLAGS, ForgeHome, create_private, read_bounded
 
 _log = logging.getLogger(__name__)
 

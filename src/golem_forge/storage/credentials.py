@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, read_json, write_private
+from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, locked, read_json, write_private
 
 CredentialRecord = dict[str, Any]
 MAX_CREDENTIAL: Final = 1 << 20

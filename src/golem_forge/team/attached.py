@@ -1,10 +1,9 @@
 """AttachedSession: a session of the store as a terminal sees it, wherever it runs.
 
-It reads the journal's lines as they come and puts their events on a bus, with the text that is not recorded
-(`live`). Open questions are asked on that bus; an answer becomes `TeamStore.answer`, a line a message, an interrupt an
-arrival. A form with a secret field is answered to the live runner and never becomes a row.
-
-The session does not notice: nothing ends with the terminal.
+It reads the journal's lines as they come and puts their events on a bus, with the text that is not recorded (`live`).
+Open questions are asked on that bus; an answer becomes `TeamStore.answer`, a line a message, an interrupt an arrival. A
+form with a secret field is answered to the live runner and never becomes a row. The session goes on when the terminal
+closes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol
 
 from golem_forge.core.errors import EXTRAS, ForgeError, install_command
 from golem_forge.core.regex import regex
-from golem_forge.storage.private_file import make_private_dir, touch_private
+from golem_forge.storage.home import make_private_dir, touch_private
 
 SQLITE: Final = "sqlite"
 BUSY_S: Final = 10.0

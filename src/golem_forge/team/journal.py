@@ -26,14 +26,21 @@ from typing import Any, Final
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
-from golem_forge.events.journal import JOURNAL_VERSION, Journal
+from golem_forge.events.journal import (
+    JOURNAL_VERSION,
+    MAY_HAVE_RUN,
+    Journal,
+    RecordHandler,
+    ReopenedJournal,
+    read_past,
+    settle_past,
+)
 from golem_forge.events.journal_files import Anchor, JournalError, seal_records
 from golem_forge.events.journal_reader import JournalScan, read
 from golem_forge.events.journal_records import CallRecord, join_records
-from golem_forge.events.recovery import MAY_HAVE_RUN, RecordHandler, ReopenedJournal, read_past, settle_past
 from golem_forge.events.serialization import encode_json, iso_now
 from golem_forge.policy.rules.files import SharedRules
-from golem_forge.storage.private_file import make_private_dir
+from golem_forge.storage.home import make_private_dir
 from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.journal_table import is_private
 from golem_forge.team.rows import CONFINED, Append, Lease

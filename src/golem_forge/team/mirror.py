@@ -1,12 +1,9 @@
-"""Sessions of the store as files, and files as sessions of the store: the same lines and the same chain either way.
+"""Mirrors: sessions of the store as files, and files as sessions of the store; the same lines and the same chain.
 
 `mirrored` brings the journal of one session into a folder of this home and gives that folder: everything that reads
 journals by path (`forge log`, `verify`, `sessions show`, export) reads it there, as a home of its own. Only what is
 missing is fetched. A session that has ended also gets its anchor, from its row: a line that was cut from the database
-is seen.
-
-`mirror_all` does so for a list of them, and deletes the copies of sessions that were pruned (`drop_pruned`).
-
+is seen. `mirror_all` does so for a list of them, and deletes the copies of sessions that were pruned (`drop_pruned`);
 `verify_sessions` checks every journal of the store in that way, one after the other.
 
 `copy_sessions` puts the recorded sessions of this home into the store, with their outputs. They have ended there:
@@ -43,7 +40,7 @@ from golem_forge.events.journal_files import (
 )
 from golem_forge.events.journal_reader import JournalProblem, Verification, verify
 from golem_forge.orchestrator.outputs import ARCHIVED_PIECE
-from golem_forge.storage.private_file import make_private_dir, replacing
+from golem_forge.storage.home import make_private_dir, replacing
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import check_line
 from golem_forge.team.people import TeamStore

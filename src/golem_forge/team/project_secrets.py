@@ -27,7 +27,7 @@ from typing import Any, Final
 from golem_forge.core.errors import EXTRAS, install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.storage.private_file import make_private_dir, open_private, read_bounded, write_private
+from golem_forge.storage.home import make_private_dir, open_private, read_bounded, write_private
 from golem_forge.team.audit import NOBODY, Actor, record
 from golem_forge.team.database import Database, TeamError
 

@@ -29,7 +29,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.serialization import Event
 from golem_forge.events.telemetry import Metrics
 from golem_forge.sandbox.walls.probe import remove_abandoned_probes
-from golem_forge.storage.private_file import make_private_dir
+from golem_forge.storage.home import make_private_dir
 from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, complaints
 from golem_forge.team.dispatch import DispatchThread, listen
 from golem_forge.team.journal import CommitThread

@@ -26,13 +26,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.messages import AssistantMessage, UserMessage
+from golem_forge.agent.model.interface import AssistantMessage, UserMessage
 from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.slash.handler import COMMAND_CODE
 from golem_forge.agent.slash.session_commands import is_port_command
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.decisions import Risk
 from golem_forge.core.errors import ConfigError, ForgeError, error_name

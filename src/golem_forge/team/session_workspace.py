@@ -31,7 +31,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name, shorten
 from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.zones import choose_default_zone
-from golem_forge.storage.private_file import make_private_dir
+from golem_forge.storage.home import make_private_dir
 from golem_forge.team.changes import MOST_APPLIED, SessionChanges, session_changes
 from golem_forge.team.checkpoint import Checkpoint, checkpoint, delete_checkpoints
 from golem_forge.team.rows import CHECKPOINT

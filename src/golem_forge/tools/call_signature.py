@@ -26,7 +26,7 @@ from golem_forge.tools.validation import ToolDefinitionError
 
 OPTIONS: Final = "options"
 MAPPING_NAMES: Final = frozenset({"args", "arguments", "input", "inputs", "params", "parameters", "values"})
-"""What people call a parameter that takes all arguments; such a name may mean that even where a field has it."""
+"""Usual names of a parameter that takes all arguments as one mapping, even if the schema has a field of that name."""
 _EITHER: Final = Parameter.POSITIONAL_OR_KEYWORD
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, _EITHER)
 _NAMED: Final = (*_POSITIONAL, Parameter.KEYWORD_ONLY)
@@ -39,11 +39,11 @@ class CallSignature:
     context: str = ""
     """The parameter that takes the ToolContext; empty: none does."""
     context_second: bool = False
-    """It is given by its place: the second."""
+    """Whether the context is passed as the second positional argument."""
     names: tuple[str, ...] | None = None
-    """By keywords: the fields it takes; None: all there are."""
+    """For calls by keyword: the fields that the function takes; None means all."""
     closed: bool = False
-    """By keywords, and an argument that is no field of the schema has no parameter."""
+    """For calls by keyword: arguments outside the schema have no parameter."""
     model: Any = None
     """The mapping is given as an instance of this model, as the parameter's annotation says."""
 
@@ -86,7 +86,7 @@ def _is_plain(function: Callable[..., Any]) -> bool:
 
 
 def signature_from_parameters(function: Callable[..., Any], context: str | None) -> CallSignature:
-    """Of a function whose parameters are its schema."""
+    """Returns how to call a function whose parameters are its schema."""
     parameters = _parameters(function)
     first = next((each for each in parameters if each.kind in _POSITIONAL and each.name != context), None)
     others = [each.name for each in parameters[1:]]
@@ -195,7 +195,9 @@ def _takes_everything(named: list[Parameter], fields: frozenset[str]) -> bool:
 def _mapping_signature(
     parameters: list[Parameter], named: list[Parameter], context: str, model: Any
 ) -> CallSignature | None:
-    """None: there are more parameters than a mapping and the ToolContext fill."""
+    """Returns how to call a function with one mapping; None if it has more required parameters than a mapping and the
+    ToolContext.
+    """
     first, *others = named
     wanted = [each for each in others if each.default is each.empty]
     if not context and wanted and wanted[0] is others[0] and wanted[0].kind in _POSITIONAL:

@@ -175,7 +175,7 @@ class Catalog:
         return entry
 
     def quarantine_duplicate(self, name: str, source: SourceKind | str, reason: str) -> Quarantined:
-        """The same for a name that another tool of that source has: this one stays, the other is told of."""
+        """Quarantines a second tool of that source with a name in use; the first tool stays."""
         entry = self._quarantined[name] = Quarantined(name, SourceKind(source), reason)
         self._changed()
         return entry
@@ -194,7 +194,7 @@ class Catalog:
     # What can be asked of it
 
     def reserved(self, word: str) -> Tools:
-        """The tools of `word:…`, by name."""
+        """Returns the tools named `word:…`, sorted by name."""
         return [tool for name, tool in sorted(self._reserved.items()) if name.startswith(f"{word}:")]
 
     def hidden_tools(self) -> Tools:
@@ -237,7 +237,9 @@ class Catalog:
         ]
 
     def offered(self, caller: Caller = Caller.LLM) -> tuple[Tool, ...]:
-        """What this caller is shown, with schemas built; tools that cannot be offered are quarantined on the way."""
+        """Returns the tools that this caller sees, with schemas built; quarantines tools whose schema
+        cannot be used.
+        """
         key = ("offered", caller == _HUMAN)
         if key not in self._cached:
             good = []
@@ -265,7 +267,7 @@ class Catalog:
         return self.find_among(query, limit, self._tools if caller is None else self._names_for(caller))
 
     def find_among(self, query: str, limit: int, tools: Mapping[str, Tool]) -> SearchResult:
-        """The same, in some of its tools only."""
+        """Searches like `find`, but only in the given tools."""
         if self._indexed_version != self.version:
             self._index.update(self._tools)
             self._indexed_version = self.version
@@ -322,7 +324,7 @@ class CatalogError(Exception):
 
 
 class ToolNotFound(ForgeError):
-    """There is no such tool for this caller; `suggestions` are names it may call."""
+    """Raised if this caller has no such tool; `suggestions` are similar names that it may call."""
 
     stated_name = "ToolNotFound"
 
@@ -427,7 +429,7 @@ def schema_problem(tool: Tool) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogChanges:
-    """What one refresh changed: names of tools, and lines for the person."""
+    """The result of a refresh: names of tools, and lines for the person."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -435,9 +437,9 @@ class CatalogChanges:
     diagnostics: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     announcements: tuple[str, ...] = ()
-    """Each once per session."""
+    """Lines that are shown once per session."""
     tools: tuple[Tool, ...] = ()
-    """Those of `added` and `changed`, from a source that leaves adding them to its caller."""
+    """The `added` and `changed` tools of a source that leaves adding them to its caller."""
 
     def __bool__(self) -> bool:
         return self != CatalogChanges()
@@ -448,27 +450,27 @@ class CatalogChanges:
 
 class ToolSource(Protocol):
     def refresh(self) -> CatalogChanges | None:
-        """None: nothing changed since the last refresh."""
+        """Updates the tools. Returns None if nothing changed since the last refresh."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceTool:
-    """A tool that belongs in the catalog."""
+    """A tool that a source offers for the catalog."""
 
     mark: object
-    """While it is equal, the tool in the catalog stays."""
+    """The tool in the catalog is kept while the mark stays equal."""
     make: Callable[[], Tool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptOut:
-    """A name that is not offered."""
+    """A name that a source does not offer, with the reason."""
 
     mark: object
-    """While it is equal, nothing is said or changed again."""
+    """Nothing is reported or changed again while the mark stays equal."""
     reason: str
-    """What a caller is told who names it."""
+    """The error text for a caller that uses the name."""
     diagnostic: str = ""
     hide: Callable[[], tuple[Tool, bool]] | None = None
     """The tool that a person reaches by its name all the same, and whether a model does."""

@@ -30,7 +30,7 @@ class OptionToken(NamedTuple):
 
 
 class BindingError(ValueError):
-    """What is wrong with the typed options, in words for the person who typed them."""
+    """Raised for wrong command-line options, with a text for the person who typed them."""
 
     stated_name = "BindingError"
 
@@ -59,7 +59,7 @@ def bind_options(schema: dict[str, Any], tokens: Iterable[OptionToken]) -> dict[
 
 
 def bind_partial(schema: dict[str, Any], tokens: Iterable[OptionToken]) -> BoundOptions:
-    """The same for callers that can ask for what is missing."""
+    """Binds options like `bind_options`, for callers that can ask for missing ones."""
     return _Binder(schema).bind(list(tokens))
 
 

@@ -80,7 +80,7 @@ class ModelNotes:
 
 
 Progress = Callable[[float, float | None, str], None]
-"""(progress, total or None, message)"""
+"""Called with (progress, total or None, message)."""
 
 
 class NestedCall(Protocol):
@@ -93,8 +93,9 @@ class NestedCall(Protocol):
 
 
 class ProgramCalls:
-    """What the calls that one running program makes have in common, also through tools and workers that it calls: its
-    clock stops while a question about one of them is open, and what was denied is denied again without a question."""
+    """State shared by all calls of one running program, also through tools and workers that it calls: its clock stops
+    while a question about one of them is open, and a denied call is denied again without a question.
+    """
 
     def __init__(self) -> None:
         self.denied: dict[str, str] = {}
@@ -105,7 +106,7 @@ class ProgramCalls:
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """While a question is open; several may be at once."""
+        """Context manager that stops the program's clock while a question is open; several may be open together."""
         if not self._open:
             self._since = monotonic()
         self._open += 1
@@ -118,7 +119,7 @@ class ProgramCalls:
 
     @property
     def asked_s(self) -> float:
-        """Seconds during which a question was open."""
+        """Returns the seconds during which a question was open."""
         return self._asked_s + (monotonic() - self._since if self._open else 0.0)
 
 
@@ -126,11 +127,11 @@ class OfferedTools(Protocol):
     """The tools that a model may call in one place; `orchestrator.Orchestrator` knows them."""
 
     def usable_tools(self) -> Mapping[str, Tool]:
-        """By name, in catalog order, without those that could only be refused."""
+        """Returns the tools by name, in catalog order, without those that are always refused."""
         ...
 
     def search_tools(self, query: str, limit: int) -> Sequence[Tool]:
-        """The best matches among them, best first."""
+        """Returns the best matches among the usable tools, best first."""
         ...
 
 
@@ -142,7 +143,7 @@ class KeptText(Protocol):
 
 
 class OutputLookup(Protocol):
-    """Where kept outputs are found by handle; `orchestrator.outputs.OutputStore` is one."""
+    """Finds stored outputs by handle; `orchestrator.outputs.OutputStore` implements it."""
 
     def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptText | None: ...
 
@@ -152,10 +153,10 @@ class OutputLookup(Protocol):
 
 
 class HostPermission(NamedTuple):
-    """What rules say of one `host:port`, besides their verdict."""
+    """What rules allow for a `host:port` besides their verdict."""
 
     listed: bool = False
-    """A host rule names this port."""
+    """Whether a host rule names this port."""
     private: bool = False
     """A rule of the person's own allows an address in a private range for this host."""
     blocked: bool = False
@@ -170,7 +171,7 @@ def no_host_rule(host: str, port: int) -> HostPermission:
 
 
 class Answer(NamedTuple):
-    """What somebody did with a form: `accept` (with values), `decline` or `cancel`."""
+    """A person's answer to a form: `accept` (with values), `decline` or `cancel`."""
 
     action: str
     values: Mapping[str, Any]
@@ -181,7 +182,7 @@ class Answer(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What a model answered."""
+    """A model's answer to a sampling request."""
 
     text: str
     model: str = ""
@@ -243,27 +244,30 @@ async def _no_tools(name: str) -> Tool | None:
 class ToolContext:
     call_id: str = ""
     outermost_call_id: str = ""
-    """Of the call that led to this one through tools that call tools: who made that one is who can be asked."""
+    """The id of the first call in the chain of tools that call tools; its caller is the one who can be asked."""
     session_id: str = ""
     worker: str = "main"
-    """Worker names from the root, `main/coder`."""
+    """Worker names from the root, e.g. `main/coder`."""
     called_by: str = ""
     """The tool that made this call; empty: no tool did."""
     guest: str = ""
-    """Which client of a served session calls; empty: one session, one caller."""
+    """The client of a served session that makes the call; empty if the session has only one."""
     caller: Caller = Caller.LLM
     undo: UndoSettings = field(default_factory=UndoSettings)
     recording: Any = None
-    """What the call changes is recorded (`orchestrator.changes.CallRecording`): a tool whose process goes on after the
-    call sets its `ends`."""
+    """The record of the call's file changes (`orchestrator.changes.CallRecording`). A tool whose process outlives the
+    call sets its `ends`.
+    """
     contained: bool = False
-    """Nobody was asked, because all that the call can do stays inside and can be undone: so its walls are built. Known
-    once the call runs."""
+    """Whether the call runs without a question because its walls keep everything inside and undoable. Known once the
+    call runs.
+    """
     contains: bool = False
     """The approval mode is `contained`: a plan says of its effects what leaves the walls or cannot be undone."""
     coverage: Coverage | None = None
-    """What of the zones could not be brought back, for planners that cannot wait for it. None where `contains` is not
-    set, or there are no full walls."""
+    """What of the zones could not be undone, for planners that cannot await it. None if `contains` is not set or there
+    are no full walls.
+    """
     sandbox: Sandbox | None = None
     outputs: OutputLookup | None = None
     """The whole of what was too long to be shown, by handle."""
@@ -274,28 +278,30 @@ class ToolContext:
     """A tool that `call` would reach, to see what it takes; None: there is none for it. Waits for a server that has not
     been asked yet."""
     offered: OfferedTools | None = None
-    """What a model may call here. None: this context cannot call other tools."""
+    """The tools that a model may call here; None if this context cannot call other tools."""
     program: ProgramCalls | None = None
-    """Of the program that this call is a part of; a tool that is such a program puts its own here before it calls."""
+    """The program that this call belongs to; a tool that is itself such a program puts its own here before it calls."""
     loop: AbstractEventLoop | None = None
     walls: Walls | None = None
-    """Where processes run on this worker's behalf."""
+    """The walls in which the worker's processes run."""
     parts: SessionParts = field(default_factory=SessionParts)
-    """What tools keep between the calls of one session."""
+    """Objects that tools keep between the calls of one session."""
     redactor: Redactor | None = None
-    """Knows the secrets that must reach nobody."""
+    """Removes known secrets from texts."""
     home: Path | None = None
     """FORGE_HOME, for what Forge itself keeps; no path a tool is given leads there."""
     show: Callable[[str, dict[str, Any]], None] = lambda event, data: None
     """Tells the UIs: (type of a display event, its data)."""
     host_rule: HostRule = no_host_rule
-    """What rules say of a normalised host and port."""
+    """Returns what rules allow for a normalised host and port."""
     path_rules: Callable[[], tuple[PathRule, ...]] = lambda: ()
     """The rules about paths that tools which walk trees, and walls, must keep themselves."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> ToolContext:
-        """Made of some of its fields by name, as a test of a tool has them. Raises TypeError for any other name."""
+        """Builds a context from some of its fields by name, for tests of a tool. Raises TypeError for an
+        unknown name.
+        """
         names = {"tool_call_id": "call_id", "abort_signal": "cancel"}
         known = (*names, *(each.name for each in fields(cls)))
         given = options_from(options, known=known, where="the options of execute")
@@ -319,7 +325,7 @@ class ToolContext:
 
     @property
     def owner(self) -> str:
-        """Whose the processes are that a call leaves running: this worker's, and one client's where there are many."""
+        """The owner of processes that a call leaves running: this worker, and the client where there are several."""
         return f"{self.guest}@{self.worker}" if self.guest else self.worker
 
     def call_blocking(self, name: str, args: dict[str, Any]) -> Outcome:
@@ -375,7 +381,7 @@ class ToolContext:
             _data(self.call_blocking("client:resource_updated", {"uri": uri}))
 
     def without_calls(self) -> ToolContext:
-        """For a check of the call: nothing is done on behalf of a call that nobody agreed to yet."""
+        """Returns a copy for the tool's own check: it cannot call other tools, because the call is not approved yet."""
         return replace(self, call=_no_calls, loop=None)
 
     def report_progress(self, progress: float, total: float | None = None, message: str = "") -> None:
@@ -388,11 +394,11 @@ class Plan:
     run: Callable[[], Any]
     """Does what was planned; sync (runs off the event loop) or returning an awaitable."""
     effects: tuple[Effect, ...] | None = None
-    """None: this tool does not say what it touches. An empty tuple: nothing at all."""
+    """None if the tool does not declare what it touches; an empty tuple if it touches nothing."""
     diff: str = ""
     """Unified diff over virtual paths, computed from the bytes that `run` will write."""
     command: Any = None
-    """For tools that run shell text: its analysis (`policy.facts.CommandFacts`), for rules about commands."""
+    """For tools that run shell text: its analysis (`policy.facts.CommandFacts`), used by rules about commands."""
     payload: str = ""
     """The literal text that matters (a command); empty: the arguments are the payload."""
     fingerprint_args: dict[str, Any] | None = None
@@ -406,17 +412,17 @@ class Plan:
     read_only: bool | None = None
     """Overrides the tool's own place at the gate for this one call."""
     recheck: Callable[[], None] | None = None
-    """After a wait: raises if a target is no longer the one that was judged."""
+    """Called after a wait; raises if a target is no longer the one that was judged."""
     close: Callable[[], None] | None = None
     """Releases held descriptors; called at least once, however the call ends."""
     unasked: str = ""
-    """What to say where nobody can be asked: how a person may agree beforehand."""
+    """The hint for a refusal where nobody can be asked: how a person can allow the call beforehand."""
     undoes: tuple[str, ...] = ()
-    """The ids of calls that this one takes back."""
+    """The ids of the calls that this one undoes."""
     undoes_in: str = ""
     """Their session, whose change log says so then."""
     model_note: str = ""
-    """What the model says about this call; shown as its words."""
+    """The model's own remark about this call, shown as the model's words."""
     warnings: tuple[str, ...] = field(default=())
 
     def release(self) -> None:

@@ -59,7 +59,7 @@ R = TypeVar("R", covariant=True)
 
 
 class ToolOptions(TypedDict, total=False):
-    """What `@tool` takes beside the name, the description and the schema: the options of Tool."""
+    """Options of `@tool` beside the name, the description and the schema; they are those of Tool."""
 
     needs_approval: NeedsApproval
     manual_execution: Mapping[str, Any]
@@ -151,7 +151,7 @@ _SCHEME: Final = regex(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class _Offered(FunctionTool[..., Any]):
-    """What prompts and resources share: its value is brought into one shape, and completions are part of it."""
+    """Base of prompts and resources: it normalises their value and holds their completions."""
 
     _output_from_annotation = False
     complete: Complete = None
@@ -361,7 +361,7 @@ def uri_variables(uri: str) -> list[str]:
 
 
 def match_uri(template: str, uri: str) -> dict[str, str] | None:
-    """What the variables of a template stand for in a URI; None: it is no URI of this template.
+    """Returns the values of a template's variables in a URI; None if the URI does not match.
 
     Each variable ends where the text behind it first appears, the last one where the URI's end fits: one pass, no
     backtracking. Threat: a client's URI that a regular expression would try for hours.
@@ -383,8 +383,9 @@ def match_uri(template: str, uri: str) -> dict[str, str] | None:
 
 
 GivenTool = Any
-"""What may stand in a list of `tools`: a Tool, a function, a mapping of options, a toolset or its class. The type
-checker is told nothing: a list of tools with different signatures is a `list[object]` to it."""
+"""An entry of a list of `tools`: a Tool, a function, a mapping of options, a toolset or its class. It is Any because a
+list of tools with different signatures is a `list[object]` to the type checker.
+"""
 
 
 def as_tool(given: Any) -> Tool:
@@ -412,8 +413,9 @@ def _expanded(given: Any) -> Iterable[Tool]:
 
 
 def build_tools(toolset: Any, ctx: ToolsetContext | None = None) -> Sequence[Any]:
-    """What a toolset gives, or the class of one. Its `get_tools` takes the context or nothing. Raises TypeError for one
-    that gives no list of tools."""
+    """Returns the tools of a toolset or its class. Its `get_tools` takes the context or nothing. Raises TypeError if it
+    returns no list of tools.
+    """
     made = toolset() if isinstance(toolset, type) else toolset
     takes_context = bool(inspect.signature(made.get_tools).parameters)
     found = made.get_tools(ctx or ToolsetContext()) if takes_context else made.get_tools()
@@ -515,7 +517,7 @@ def _read_result(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsetContext:
-    """What a toolset may build its tools from. What is None here is taken from each call's ToolContext instead."""
+    """What a toolset may build its tools from. A field that is None is taken from each call's ToolContext instead."""
 
     config: Any = None
     """The validated block: an instance of the toolset's `config`."""
@@ -538,7 +540,7 @@ class Toolset(Protocol):
 
 
 def block_problems(model: type[BaseModel], error: ValidationError) -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """What is wrong with a toolset's block: where, and in which words."""
+    """Yields the problems of a toolset's block, each with its place and a text."""
     for each in error.errors(include_url=False, include_context=False, include_input=False):
         if each["type"] == "extra_forbidden":
             *above, key = each["loc"]

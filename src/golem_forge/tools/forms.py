@@ -196,7 +196,7 @@ def _is_object(schema: dict[str, Any]) -> bool:
 
 
 def _count_references(seen: dict[str, int], reading: ResolvedSchema) -> dict[str, int]:
-    """How often each reference was followed on the way here."""
+    """Returns how often each reference was followed up to here."""
     if not reading.references:
         return seen
     return {**seen, **{reference: seen.get(reference, 0) + 1 for reference in reading.references}}
@@ -268,7 +268,7 @@ def prefill_fields(fields: Sequence[FormField], values: Mapping[str, Any]) -> li
 
 
 def mask_secrets(fields: Sequence[FormField], values: Mapping[str, Any], mask: str = MASK) -> dict[str, Any]:
-    """The same values with `mask` for each secret, however deep it lies."""
+    """Returns the values with `mask` in place of each secret, at any depth."""
     by_name = {field["name"]: field for field in fields}
     return {
         name: _mask_value(by_name[name], value, mask) if name in by_name else value for name, value in values.items()
@@ -293,7 +293,7 @@ def secret_texts(fields: Sequence[FormField], values: Mapping[str, Any]) -> Iter
 
 
 def secret_fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
-    """Those of its fields that are secret or have such a part; most schemas have none, which is found out quickly."""
+    """Returns the fields that are secret or contain a secret; a quick test handles schemas without any."""
     return tuple(filter(holds_secret, derive_fields(schema))) if _mentions_secret(schema) else ()
 
 
@@ -352,7 +352,7 @@ def _secret_texts(field: FormField, value: Any) -> Iterator[str]:
 
 
 def _restored_value(field: FormField, edited: Any, before: Any) -> Any:
-    """None: nothing is put back."""
+    """Returns the value with its hidden secrets put back; None if there is nothing to put back."""
     if not holds_secret(field):
         return None
     if field["type"] == "group" and isinstance(edited, Mapping) and isinstance(before, Mapping):

@@ -42,11 +42,11 @@ _MAX_PROBLEMS = 5
 @dataclass(slots=True)
 class Arguments:
     values: dict[str, Any]
-    """What the function gets: coerced Python values, defaults filled."""
+    """The values for the function: coerced Python values with defaults."""
     plain: dict[str, Any]
-    """The same as JSON: what is judged, shown, hashed and recorded."""
+    """The same values as JSON, used to judge, show, hash and record the call."""
     given: dict[str, Any] | None = None
-    """As they arrived, where `plain` may not hold everything."""
+    """The arguments as they arrived, if `plain` may not hold all of them."""
 
 
 class InputSpec(Protocol):
@@ -71,9 +71,9 @@ class ModelInput:
         self._validate_plain = self._plain_validator()
 
     def _plain_validator(self) -> Callable[[Any], Any] | None:
-        """For a model of plain scalars and nothing else: its fields alone, checked without making an instance.
+        """Returns a validator of the fields alone, without making an instance, for a model of plain scalars.
 
-        What comes out is JSON as it is. Models with validators of their own, aliases or extras go the long way.
+        Its result is plain JSON. Returns None for models with validators of their own, aliases or extras.
         """
         from pydantic_core import SchemaValidator
 
@@ -180,9 +180,11 @@ class Defaults(Enum):
     FILLED = auto()
     """We do: leaving an argument out and giving its default are the same call, judged and run."""
     BY_RUNNER = auto()
-    """Whoever runs the call: it is judged with them, and run as it came."""
+    """The tool that runs the call fills them in: the call is judged with defaults and run with the
+    arguments as given.
+    """
     LEFT_OUT = auto()
-    """Nobody here (a server may): it is judged and run as it came."""
+    """Forge fills none in (a server may): the call is judged and run with the arguments as given."""
 
 
 class SchemaInput:
@@ -210,7 +212,7 @@ class SchemaInput:
 
     @functools.cached_property
     def _required_defaults(self) -> dict[str, Any]:
-        """Of arguments that are required and have a default: whoever leaves one out means the default."""
+        """Returns the defaults of required arguments; a caller that leaves such an argument out means its default."""
         properties, required = self._schema.get("properties"), self._schema.get("required")
         if not isinstance(properties, dict) or not isinstance(required, list) or "'default'" not in repr(properties):
             return {}
@@ -237,7 +239,7 @@ class DeclaredParameter(NamedTuple):
     description: str | None = None
 
     def schema(self) -> dict[str, Any]:
-        """Of a plain one."""
+        """Returns the JSON Schema of a parameter with a plain type."""
         said = {"default": self.default, "description": self.description, "type": _EXACT[self.annotation]}
         return {key: value for key, value in said.items() if value is not None and value is not ...}
 
@@ -282,7 +284,7 @@ class PlainInput:
 
 
 def signature_input(function: Callable[..., Any], context_name: str | None) -> InputSpec:
-    """What a function's parameters accept. `ctx` is injected and never part of the schema."""
+    """Builds the input spec from a function's parameters. `ctx` is injected and never part of the schema."""
     hints = resolved_hints(function)
     _, texts = describe(function.__doc__)
     declared: dict[str, DeclaredParameter] = {}
@@ -307,7 +309,7 @@ _MODEL_NAMES = frozenset(
         *("schema", "schema_json", "update_forward_refs", "validate"),
     }
 )
-"""Of a pydantic model itself: a parameter of that name has another one there, and its text is not in the schema."""
+"""Names that pydantic's BaseModel uses itself; a parameter of such a name is renamed in the model."""
 
 
 def _is_plain(name: str, parameter: DeclaredParameter) -> bool:
@@ -354,7 +356,7 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _annotated(function: Callable[..., Any]) -> Any:
-    """What carries the annotations: the function itself, the one inside a partial, or an object's __call__."""
+    """Returns the object that has the annotations: the function, the one inside a partial, or an object's __call__."""
     while isinstance(function, functools.partial):
         function = function.func
     return function if hasattr(function, "__annotations__") else type(function).__call__

@@ -156,7 +156,7 @@ def _file_contents(place: dict[str, Any], include: str) -> Iterator[tuple[str, b
 
 
 def _read_descriptor(file: int) -> bytes:
-    """By position: the descriptor's own place in the file is shared with the process that opened it."""
+    """Reads a file with `pread`, because the descriptor's offset is shared with the process that opened it."""
     chunks: list[bytes] = []
     done = 0
     while done < _MAX_FILE_BYTES and (chunk := os.pread(file, 1 << 20, done)):
@@ -166,7 +166,9 @@ def _read_descriptor(file: int) -> bytes:
 
 
 def _ignores_above(root: int, parts: Parts) -> GitIgnoreFile | None:
-    """What the files between a zone's root and a directory in it say; the directory's own is read by `_files_below`."""
+    """Reads the ignore files from the zone's root down to the parent of a directory; `_files_below` reads the
+    directory's own.
+    """
     known: GitIgnoreFile | None = None
     here = os.open(".", _OPEN | os.O_DIRECTORY, dir_fd=root)
     try:
@@ -251,7 +253,7 @@ def _is_unaddressable(name: str) -> bool:
 
 
 class GlobError(ValueError):
-    """The text names what is wrong and where."""
+    """Raised for a wrong glob; its text names the problem and the position."""
 
 
 _GLOB_TOKEN = re.compile(r"\\.|\[[!^]?.[^\]]*\]|.", re.DOTALL)
@@ -393,7 +395,7 @@ class IncludeGlob:
 SAMPLE_BYTES = 8192
 _LITERAL = re.compile(r"[^.^$*+?{}\[\]\\|()]+")
 _NEEDS_LINES = re.compile(r"\(\?(?!:|P?<[A-Za-z_])|\\[AZzsWDxuUNnrtfv0-9]|\[\^|[*+?}]\+|[\x00-\x1f]")
-"""What may match a line by itself but not in the middle of a text, or could run over many lines there."""
+"""Patterns that must be matched line by line: in a whole text they could match differently or run over many lines."""
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -439,7 +441,7 @@ class LineMatcher:
                 yield number, line.removesuffix("\r")
 
     def _text(self, data: bytes) -> str | None:
-        """None: nothing to find here."""
+        """Decodes the data; returns None if it is binary or cannot contain a match."""
         if data.startswith(_UTF_16):
             return data.decode("utf-16", "replace")
         if is_binary(data[:SAMPLE_BYTES]) or (self._literal and self._literal not in data):

@@ -29,11 +29,11 @@ class PatternTooCostly(Exception):
 class PatternLimits(NamedTuple):
     seconds: float
     memory: int
-    """In bytes."""
+    """Memory limit in bytes."""
 
 
 def pattern_problem(pattern: str) -> str:
-    """What is wrong with a pattern, with its position; empty if it can be used."""
+    """Returns the problem of a pattern, with its position; empty if the pattern is valid."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of syntax that may change its meaning some day

@@ -174,7 +174,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def text_is_complete(result: ToolResult) -> bool:
-    """True: the text holds everything the value holds, so looking through the text is enough. False: look closer."""
+    """Whether the text holds everything that the value holds, so that a search in the text is enough."""
     if result.content or result.structured is not None or len(result.value) != 2:
         return False
     value = result.value
@@ -187,7 +187,7 @@ _MOST_STRUCTURED: Final = 16 * 1024
 
 
 def text_for_model(result: ToolResult) -> str:
-    """Of JSON only: another kind says itself what its text holds."""
+    """Returns the text for a model. For JSON results the structured data is added if the text does not hold it."""
     said = result.structured
     if said is None or result.value.get("kind") != "json" or _text_says(result, said):
         return result.text
@@ -226,7 +226,7 @@ class OutputSpec(Protocol):
 
 
 def output_from_annotation(function: Callable[..., Any]) -> OutputSpec | None:
-    """None when the annotation promises nothing that could be checked."""
+    """Returns the output check for a function's return annotation; None if there is nothing to check."""
     annotations = getattr(function, "__annotations__", None) or {}
     if "return" not in annotations:
         return None
@@ -242,7 +242,9 @@ def output_from_annotation(function: Callable[..., Any]) -> OutputSpec | None:
 
 
 def output_from_schema(schema: Any) -> OutputSpec:
-    """From a JSON Schema or a pydantic model; raises ToolDefinitionError for a schema that cannot be used."""
+    """Builds the output check from a JSON Schema or a pydantic model. Raises ToolDefinitionError for an unusable
+    schema.
+    """
     return SchemaOutput(dict(schema)) if isinstance(schema, Mapping) else TypedOutput(lambda: schema)
 
 

@@ -32,7 +32,7 @@ _ALTERNATIVES: Final = ("anyOf", "oneOf")
 
 class ResolvedSchema(NamedTuple):
     schema: dict[str, Any]
-    """Without references at its top and without its null alternative."""
+    """The schema without references at its top and without its null alternative."""
     nullable: bool
     references: tuple[str, ...]
 
@@ -155,7 +155,9 @@ def model_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def bare_schema(schema: Any) -> dict[str, Any]:
-    """What every server reads: types, properties, items, choices and descriptions. For a server that refused more."""
+    """Returns a schema that every server accepts (types, properties, items, choices, descriptions), for a server that
+    refused more.
+    """
     bare: dict[str, Any] = _bare(_Inlined(schema).schema if isinstance(schema, dict) else {})
     return {**bare, "type": "object", "properties": bare.get("properties", {})}
 
@@ -333,7 +335,7 @@ def _is_bound(keyword: str, value: Any) -> bool:
 
 
 def _bound_in_words(keyword: str, value: Any) -> str:
-    """Empty: a model does not need to know it."""
+    """Describes a limit for the model; empty if the model does not need to know it."""
     if keyword == "pattern":
         return f"matches `{value}`" if len(value) <= _TOLD_PATTERN else ""
     if keyword in _RANGES or value > _TOLD_SIZE:

@@ -32,15 +32,15 @@ _CASE_CHANGE: Final = regex(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _QUOTED: Final = regex(r"\"([^\"]*)\"|'([^']*)'")
 _NAME_WEIGHT: Final = 3.0
 _MAX_PROSE_COUNT: Final = 2.0
-"""How often a word counts in prose at most: less than once in a name (`_NAME_WEIGHT`)."""
+"""Maximum weight of a word in prose, however often it occurs; less than one occurrence in a name (`_NAME_WEIGHT`)."""
 _SATURATION: Final = 1.2
 _LENGTH_SHARE: Final = 0.75
 _MAX_TEXT: Final = 4000
 _MAX_QUERY_WORDS: Final = 32
 _SYNONYM_WEIGHT: Final = 0.6
-"""What a synonym or a word one letter away counts, beside the word itself."""
+"""Weight of a synonym, or of a word one letter away, relative to the word itself."""
 _SHORTEST_MISSPELT: Final = 4
-"""Of shorter words too many others are one letter away."""
+"""Minimum length of a word that is matched with a misspelling; shorter ones are too close to many others."""
 _LONGEST_MISSPELT: Final = 80
 _LETTERS: Final = "abcdefghijklmnopqrstuvwxyz0123456789_"
 _STOP_WORDS: Final = frozenset(
@@ -140,7 +140,7 @@ machine server host
 schedule calendar agenda
 note memo
 """
-"""Words that people use for one another, a line each; a word may stand in several lines."""
+"""Synonyms, one group a line; a word may stand in several groups."""
 _PHRASES: Final = {
     "look up": "find",
     "look for": "find",
@@ -170,7 +170,7 @@ def text_words(text: str) -> list[str]:
 
 
 def name_words(name: str) -> list[str]:
-    """The same for a name or a query, where a change of case begins a word too."""
+    """Splits a name or a query into words like `text_words`; a change of case begins a word too."""
     return text_words(_CASE_CHANGE.sub(" ", name[:_MAX_TEXT]))
 
 
@@ -190,7 +190,7 @@ def fold_name(name: str) -> str:
 
 
 def letters_only(name: str) -> str:
-    """Only its letters and digits: how a name's words are parted is no part of how they are spelled."""
+    """Returns only the letters and digits of a name, so that names compare without their separators."""
     return "".join(_WORD.findall(name.lower()))
 
 
@@ -211,9 +211,9 @@ def one_letter_away(word: str) -> Iterable[str]:
 
 
 Scores = dict[str, float]
-"""What one word of a query adds to each name that has it."""
+"""Name → the score that one word of a query adds."""
 _MISSPELT_RANK: Final = 3
-"""How exactly a name is the query that is one letter away: after every exact one (`_exactness`)."""
+"""Rank of a name that is one letter away from the query; it comes after every exact match (`_exactness`)."""
 
 
 class SearchIndex:
@@ -292,7 +292,7 @@ class SearchIndex:
         return set(chain.from_iterable(names for names in near if names))
 
     def _column(self, word: str) -> Scores:
-        """Of one word and its synonyms, worked out once until the index changes."""
+        """Returns the scores of a word and its synonyms, cached until the index changes."""
         known = self._known_scores.get(word)
         if known is None:
             synonyms = _synonyms().get(word, ())
@@ -304,7 +304,7 @@ class SearchIndex:
         return known
 
     def _near(self, word: str) -> Scores:
-        """The same for a word that no tool has: of those that it may be a misspelling of."""
+        """Returns the scores for an unknown word, from the known words that it may misspell."""
         if len(word) < _SHORTEST_MISSPELT:
             return {}
         known, synonyms = self._postings, _synonyms()

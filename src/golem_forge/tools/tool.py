@@ -59,7 +59,7 @@ _PLAIN: Final = (str, int, float, bool, bytes, type(None))
 
 
 class Mode(StrEnum):
-    """Who may call a tool."""
+    """The kinds of callers that may call a tool."""
 
     LLM = "llm"
     MANUAL = "manual"
@@ -86,7 +86,7 @@ class Definition:
 
     digest: str
     approved: bool = True
-    """False: this definition was never approved; calls ask and show `diff`."""
+    """False if this definition was never approved; calls then ask and show `diff`."""
     diff: str = ""
 
 
@@ -200,7 +200,7 @@ class Tool:
     if not TYPE_CHECKING:  # which knows what is there
 
         def __getattr__(self, name: str) -> Any:
-            """Only for what is not there: `tool.inputSchema` is told of `input_schema`."""
+            """Raises AttributeError with a hint for a name in camelCase: `tool.inputSchema` is `input_schema`."""
             if hasattr(type(self), name):
                 return object.__getattribute__(self, name)  # it is there, and said itself what it lacks
             known = snake(name)
@@ -211,7 +211,7 @@ class Tool:
 
     @property
     def manual_execution(self) -> dict[str, str] | None:
-        """None: only a model may call it."""
+        """The options for calls by a person; None if only a model may call the tool."""
         if self.mode is Mode.LLM:
             return None
         said = {"mode": self.mode.value, "label": self.label, "category": self.category}
@@ -258,7 +258,7 @@ class Tool:
 
     @cached_property
     def call_signature(self) -> CallSignature:
-        """How its function is called. Raises ToolDefinitionError where that could mean two things."""
+        """Returns how the function is called. Raises ToolDefinitionError if that is ambiguous."""
         assert self.function is not None
         if self._takes_mapping is not None:
             context = context_parameter(self.function, ToolContext) or ""
@@ -363,7 +363,7 @@ class Tool:
             raise InputInvalid(f"{self.name}: {error.message}", fields=error.fields) from None
 
     def validate_input(self, args: Any) -> Ok | Err:
-        """The same without exceptions, for tests and embedders."""
+        """Validates like `validate`, but returns Ok or Err instead of raising; for tests and embedders."""
         if not isinstance(args, dict):
             return Err(f"{self.name}: arguments must be an object, got {type(args).__name__}")
         try:
@@ -450,7 +450,9 @@ def _mode(name: str, mode: Mode | str) -> Mode:
 
 
 def _check_options(name: str, needs_approval: Any, *limits: Any) -> None:
-    """What is wrong with a definition is said where it stands, not at the first call."""
+    """Checks a definition's options, so that an error appears where the tool is defined and not at its first call.
+    Raises ValueError.
+    """
     known = needs_approval is None or isinstance(needs_approval, bool) or callable(needs_approval)
     if not known and (not isinstance(needs_approval, str) or needs_approval not in set(Verdict)):
         options = [each.value for each in Verdict]

@@ -103,7 +103,7 @@ class SchemaCheck:
         return tuple((field_path(parts), text) for parts, text in self.problems(instance, limit))
 
     def problems(self, instance: Any, limit: int = 5) -> tuple[SchemaProblem, ...]:
-        """The same with the path in parts."""
+        """Returns the problems of a value, each with its path in parts."""
         values, levels = _measure(instance)
         if levels > MAX_INSTANCE_LEVELS:
             return (((), f"has more than {MAX_INSTANCE_LEVELS} levels"),)
@@ -177,7 +177,7 @@ def _compiled(schema: dict[str, Any] | bool, retrieve: Retrieve | None) -> Valid
 
 
 def _explain_keyword(error: ValidationError) -> SchemaProblem:
-    """What is wrong with a keyword of a schema; of a misspelt type also which one was meant."""
+    """Describes a wrong keyword of a schema; for a misspelt type it also names the likely one."""
     path, reason = explain_error(error)
     instance = error.instance
     if error.kind.name == "format":
@@ -307,7 +307,9 @@ def _option_list(options: list[Any]) -> str:
 
 
 def _alternative(error: ValidationError, kind: Any) -> SchemaProblem | None:
-    """What the writer most likely meant: all wrong types named together, or the one alternative that nearly fits."""
+    """Describes what the writer most likely meant: all wrong types together, or the one alternative that
+    nearly fits.
+    """
     branches: list[list[Any]] = kind.context
     here = list(error.instance_path)
     wrong_type = [

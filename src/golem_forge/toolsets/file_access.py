@@ -1,18 +1,33 @@
-"""What the file tools share: the sandbox they work in, what an embedder says about its zones' consent, the `path`
-argument, and the plan of a tool that only reads.
+"""What the file tools share: the sandbox they work in, the consent of its zones, the `path` argument, the plan of a
+tool that only reads, and the text of files as they read and show it.
+
+`decode`, `looks_binary`, `media_type`: what the bytes of a file are. Every tool that shows text by line shows it as
+`L12: text`, pages it and says where it stopped.
+
+Diffs for approval are over virtual paths, made from the very bytes that are there and that will be written. They are
+complete in what is written, always. What is replaced is shown line by line unless it is binary or too large; then a
+line says so. Threat: comparing can take quadratic time, and a plan cannot be interrupted. Beyond a fixed amount of work
+the differing middle is shown as one block: longer than it could be, and just as true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import codecs
+import hashlib
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
+from golem_forge.core.changes import LineChange, covers_all_changes, line_changes, unified_hunks
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
-from golem_forge.core.errors import ConfigError
+from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
+from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.policy.containment import path_reasons, walls_reason
 from golem_forge.sandbox.sandbox import Sandbox
@@ -23,7 +38,10 @@ from golem_forge.tools.inputs import DeclaredParameter, ModelInput, PlainInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, NeedsApproval, Tool
 
 if TYPE_CHECKING:
+    from mimetypes import MimeTypes
+
     from pydantic import BaseModel
+
 
 ZoneApproval = Mapping[str, Mapping[str, Verdict | str]]
 """Zone name → `write` or `delete` → verdict."""
@@ -159,3 +177,246 @@ def path_arguments(name: str, what: str, default: Any = ...) -> Callable[[], Pla
 
 def reading_plan(access: FileAccess, target: Target, run: Callable[[], Any]) -> Plan:
     return Plan(run=run, effects=(access.effect(target),), read_only=True, recheck=target.recheck, close=target.close)
+
+
+SAMPLE_BYTES: Final = 8 * 1024
+_UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONTROLS: Final = bytes(set(range(0x20)) - set(b"\t\n\v\f\r")) + b"\x7f"
+_OCTET_STREAM: Final = "application/octet-stream"
+_BINARY_EXTENSIONS: Final = frozenset(
+    {".pdf", ".png", ".jpg", ".jpeg", ".gif", ".webp", ".ico", ".zip", ".gz", ".xz", ".7z", ".tar", ".so", ".dll"}
+    | {".exe", ".bin", ".class", ".pyc", ".wasm", ".sqlite", ".mp3", ".mp4", ".woff2"}
+)
+_COMPRESSED: Final = {"gzip": "application/gzip", "xz": "application/x-xz", "bzip2": "application/x-bzip2"}
+_TYPES_PYTHON_LACKS: Final = {
+    ".7z": "application/x-7z-compressed",
+    ".class": "application/java-vm",
+    ".md": "text/markdown",
+    ".sqlite": "application/vnd.sqlite3",
+    ".toml": "application/toml",
+    ".webp": "image/webp",
+    ".woff2": "font/woff2",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+
+
+class Decoded(NamedTuple):
+    text: str
+    encoding: str
+    lossy: bool
+    """Some bytes were no text in this encoding and became U+FFFD."""
+
+
+def decode(data: bytes) -> Decoded:
+    """UTF-16 if it begins with that mark, else UTF-8; the mark itself is dropped."""
+    encoding = "utf-16" if data.startswith(_UTF16) else "utf-8"
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return Decoded(data.decode(encoding), encoding, False)
+    except UnicodeDecodeError:
+        return Decoded(data.decode(encoding, "replace"), encoding, True)
+
+
+def has_binary_name(name: str) -> bool:
+    dot = name.rfind(".")
+    return dot >= 0 and name[dot:].lower() in _BINARY_EXTENSIONS
+
+
+def looks_binary(data: bytes) -> bool:
+    """A NUL or over 10 % control characters at the beginning."""
+    sample = data[:SAMPLE_BYTES]
+    if sample.startswith(_UTF16):
+        sample = sample.decode("utf-16", "ignore").encode()
+    controls = len(sample) - len(sample.translate(None, _CONTROLS))
+    return b"\0" in sample or controls * 10 > len(sample)
+
+
+def media_type(name: str, *, binary: bool) -> str:
+    """By the name's ending, unless the content is of another nature than the name says."""
+    guessed, compression = _known_types().guess_type(name.replace(":", "_"))  # "data:…" would be read as a URL
+    if compression:
+        guessed = _COMPRESSED.get(compression, _OCTET_STREAM)
+    if binary:
+        return _OCTET_STREAM if guessed is None or guessed.startswith("text/") else guessed
+    return guessed or "text/plain"
+
+
+@cache
+def _known_types() -> MimeTypes:
+    """Python's own table alone: the machine's would make answers differ from one to the next."""
+    from mimetypes import MimeTypes
+
+    types = MimeTypes()
+    for ending, name in _TYPES_PYTHON_LACKS.items():
+        types.add_type(name, ending)
+    return types
+
+
+def utc_text(seconds: float) -> str:
+    """`2026-03-01T12:00:00Z`."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+_LINE_END: Final = regex(r"\r\n|\n|\r")
+_COUNT_CHUNK: Final = 1 << 20
+PAGE_BYTES: Final = 30 * 1024
+"""Below the caller's 32 KiB, so that a page with its closing note is never cut in the middle."""
+
+
+def split_lines(text: str) -> list[str]:
+    """Lines with their ends. LF, CRLF and CR end a line, nothing else does; a final one begins no further line."""
+    return list(io.StringIO(text, newline=""))
+
+
+def count_lines(text: str) -> int:
+    """How many `split_lines` would give, without making them: as a list, short lines take thirty times their space."""
+    unended = 0 if not text or text[-1] in "\r\n" else 1
+    return _count_line_ends(text, 0, len(text)) + unended
+
+
+def lines_from_number(text: str, first: int, limit: int) -> list[str]:
+    """At most `limit` lines with their ends, from number `first` (counted from 1) on."""
+    start = _start_of(text, first)
+    lines: list[str] = []
+    for end in _LINE_END.finditer(text, start):
+        if len(lines) == limit:
+            return lines
+        lines.append(text[start : end.end()])
+        start = end.end()
+    if start < len(text) and len(lines) < limit:
+        lines.append(text[start:])
+    return lines
+
+
+def _start_of(text: str, number: int) -> int:
+    """Where a line begins: whole chunks are passed by counting, only the last one is looked at end by end. A page
+    at the end of 12 MB of short lines would hold the interpreter for more than a second otherwise."""
+    missing, position = number - 1, 0
+    while missing and position < len(text):
+        stop = min(len(text), position + _COUNT_CHUNK)
+        if text[stop - 1] == "\r" and text[stop : stop + 1] == "\n":
+            stop += 1
+        ends = _count_line_ends(text, position, stop)
+        if ends >= missing:
+            return next(islice(_LINE_END.finditer(text, position, stop), missing - 1, None)).end()
+        missing, position = missing - ends, stop
+    return position
+
+
+def _count_line_ends(text: str, start: int, stop: int) -> int:
+    return text.count("\n", start, stop) + text.count("\r", start, stop) - text.count("\r\n", start, stop)
+
+
+def strip_line_end(line: str) -> str:
+    return line.rstrip("\r\n")
+
+
+def first_line(offset: int, total: int) -> int:
+    """The line an offset means: from the end if negative, at most back to the first. Refuses one past the end."""
+    if offset > max(total, 1):
+        lines = "1 line" if total == 1 else f"{total} lines"
+        raise ToolFailed(f"offset {offset} is past the end ({lines})", code="PAST_THE_END")
+    return offset if offset > 0 else max(1, total + 1 + offset)
+
+
+def closing_note(first: int, last: int, total: int) -> str:
+    """Empty when everything was shown."""
+    if first <= 1 and last >= total:
+        return ""
+    rest = f"; continue with offset={last + 1}" if last < total else ""
+    return f"[lines {first}-{last} of {total}{rest}]"
+
+
+def offset_field(what: str) -> tuple[Any, Any]:
+    """The `offset` argument for pydantic's `create_model`: any whole number but 0."""
+    from pydantic import AfterValidator, Field
+    from pydantic_core import PydanticCustomError
+
+    def not_zero(value: int) -> int:
+        if value == 0:
+            raise PydanticCustomError("not_zero", "must not be 0; the first line is 1, the last one -1")
+        return value
+
+    text = f"First line to {what}; negative counts from the end (-1 is the last line). Not 0."
+    return Annotated[int, AfterValidator(not_zero)], Field(default=1, description=text)
+
+
+COMPARE_LIMIT: Final = 16 * 1024 * 1024
+"""Old content up to this size is compared; a larger one is replaced whole."""
+DIFF_LIMIT: Final = 1024 * 1024
+"""A longer diff is given up for the new content alone: nobody reads a megabyte of removed lines."""
+_MAX_COMPARISONS: Final = 4_000_000
+
+
+def unified_diff(
+    path: str,
+    old: bytes | None,
+    new: bytes | None,
+    *,
+    changes: Sequence[LineChange] | None = None,
+    moved_from: str = "",
+) -> str:
+    """What changes at a virtual path; None: no file there. Empty when nothing changes.
+
+    Who knows which lines changed says so (`changes`, in order) and saves the search; what is not true is not believed.
+    `moved_from` is the path the old content has.
+    """
+    if old == new:
+        return ""
+    header = _header(path, old is not None, new is not None, moved_from)
+    if old and looks_binary(old):
+        return header + _replaced(f"{_described(old)} is binary", new)
+    if old and len(old) > COMPARE_LIMIT:
+        return header + _replaced(f"{_described(old)} is too large to show", new)
+    if old and new and _ends_lines_by_crlf(old) and _ends_lines_by_crlf(new):  # so none of its line ends changes
+        old, new = old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
+    old_lines, new_lines = _diff_lines(old), _diff_lines(new)
+    if changes is None or not covers_all_changes(changes, old_lines, new_lines):
+        changes = line_changes(old_lines, new_lines, most_comparisons=_MAX_COMPARISONS)
+    text = header + "".join(unified_hunks(old_lines, new_lines, changes))
+    if old and len(text) > DIFF_LIMIT:
+        return header + _replaced(f"{_described(old)} is too large to show", new)
+    return _escape_invalid_utf8(text)
+
+
+def replaced_whole(path: str, old_size: int, new: bytes | None) -> str:
+    """The same for an old content too large even to be read."""
+    return _header(path, True, new is not None) + _replaced(
+        f"The old content ({old_size} bytes) is too large to show", new
+    )
+
+
+def replaced_secret(path: str, old_size: int, new: bytes | None) -> str:
+    """The same for an old content that nobody asked to read: a write must not show it to a prompt, event or log."""
+    return _header(path, True, new is not None) + _replaced(
+        f"The old content ({old_size} bytes) is a secret and not shown", new
+    )
+
+
+def _header(path: str, had: bool, has: bool, moved_from: str = "") -> str:
+    return f"--- {f'a{moved_from or path}' if had else '/dev/null'}\n+++ {f'b{path}' if has else '/dev/null'}\n"
+
+
+def _described(old: bytes) -> str:
+    return f"The old content ({len(old)} bytes, sha256 {hashlib.sha256(old).hexdigest()})"
+
+
+def _replaced(why: str, new: bytes | None) -> str:
+    what = "removed" if new is None else "replaced whole"
+    lines = _diff_lines(new)
+    whole = [LineChange(0, 0, 0, len(lines))] if lines else []
+    return _escape_invalid_utf8(f"# {why}; it is {what}.\n" + "".join(unified_hunks([], lines, whole)))
+
+
+def _ends_lines_by_crlf(data: bytes) -> bool:
+    return b"\n" in data and data.count(b"\r\n") == data.count(b"\n")
+
+
+def _diff_lines(data: bytes | None) -> list[str]:
+    """Split at LF only: a changed line end is a change that must be seen. Bytes that are no UTF-8 are kept apart."""
+    return list(io.StringIO((data or b"").decode("utf-8", "surrogateescape"), newline="\n"))
+
+
+def _escape_invalid_utf8(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

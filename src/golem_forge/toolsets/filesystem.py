@@ -35,19 +35,14 @@ from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.file_access import (
-    FileAccess,
-    FileTool,
-    ZoneApproval,
-    checked_overrides,
-    path_arguments,
-    path_field,
-    reading_plan,
-)
-from golem_forge.toolsets.text import (
     DIFF_LIMIT,
     PAGE_BYTES,
     SAMPLE_BYTES,
     Decoded,
+    FileAccess,
+    FileTool,
+    ZoneApproval,
+    checked_overrides,
     closing_note,
     count_lines,
     decode,
@@ -57,6 +52,9 @@ from golem_forge.toolsets.text import (
     looks_binary,
     media_type,
     offset_field,
+    path_arguments,
+    path_field,
+    reading_plan,
     replaced_secret,
     replaced_whole,
     strip_line_end,

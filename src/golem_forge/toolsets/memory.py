@@ -28,11 +28,11 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.storage.private_file import LockTimeout, read_private, wait_for_lock, write_private
+from golem_forge.storage.home import LockTimeout, read_private, wait_for_lock, write_private
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.text import unified_diff, utc_text
+from golem_forge.toolsets.file_access import unified_diff, utc_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

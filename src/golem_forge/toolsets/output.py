@@ -37,7 +37,7 @@ from golem_forge.tools.pattern_search import (
 )
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
-from golem_forge.toolsets.text import PAGE_BYTES, closing_note, first_line, offset_field
+from golem_forge.toolsets.file_access import PAGE_BYTES, closing_note, first_line, offset_field
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

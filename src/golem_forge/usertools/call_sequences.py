@@ -34,9 +34,8 @@ from golem_forge.core.regex import regex
 from golem_forge.events.journal_files import is_locked, list_journals
 from golem_forge.events.journal_reader import parse_line
 from golem_forge.events.journal_records import CallRecord, CallRecords
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
-from golem_forge.usertools.code_toolset import RUN_CODE
+from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, read_json, write_private
+from golem_forge.usertools.native_tools import RUN_CODE
 
 HIDDEN_MARK: Final = "x"
 """The mark of a value that was taken out of the journal, as a whole or in part: equal to nothing, never shown."""

@@ -28,8 +28,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import display_name, duration, escape_control_chars, shorten
 from golem_forge.sandbox.process import monitor
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import DIRECTORY_FLAGS, READ_FLAGS, create_private
+from golem_forge.storage.home import DIRECTORY_FLAGS, READ_FLAGS, ForgeHome, create_private
 from golem_forge.tools.pattern_search import PatternLimits, PatternTooCostly, search_in_child
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ToolEntry

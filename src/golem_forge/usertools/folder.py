@@ -56,8 +56,7 @@ from golem_forge.storage.content_store import (
     read_tree,
     unsettled,
 )
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import CREATE_FLAGS, DIRECTORY_FLAGS, open_lock, try_lock
+from golem_forge.storage.home import CREATE_FLAGS, DIRECTORY_FLAGS, ForgeHome, open_lock, try_lock
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
 from golem_forge.usertools.manifest import ToolManifest
 

@@ -29,9 +29,8 @@ from golem_forge.core.text import clip, escape_control_chars
 from golem_forge.events.journal_reader import read
 from golem_forge.events.journal_records import CallRecord, CallRecords, join_records
 from golem_forge.usertools.call_sequences import is_redacted
-from golem_forge.usertools.code_toolset import RUN_CODE
 from golem_forge.usertools.manifest import OutputFormat, ToolManifest
-from golem_forge.usertools.native_tools import invalid_field
+from golem_forge.usertools.native_tools import RUN_CODE, invalid_field
 from golem_forge.usertools.run.tool_values import RecordedCall, Recording, value_of_kind
 
 if TYPE_CHECKING:

@@ -30,17 +30,16 @@ from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.process.monitor import ENDED
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, StartDirectory, Streams
 from golem_forge.sandbox.walls.walls import WalledChild
-from golem_forge.storage.home import forge_home
-from golem_forge.storage.private_file import create_private
+from golem_forge.storage.home import create_private, forge_home
 from golem_forge.tools.catalog import is_reserved
 from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.tool import Tool
 from golem_forge.usertools.build.python import ISOLATED_FLAGS, own_interpreter
-from golem_forge.usertools.code_toolset import RUN_CODE
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ProgramKind, ToolProgram
 from golem_forge.usertools.manifest import ToolManifest
+from golem_forge.usertools.native_tools import RUN_CODE
 from golem_forge.usertools.run.access import ToolAccess, tool_access
 from golem_forge.usertools.run.call_server import (
     CallRequest,

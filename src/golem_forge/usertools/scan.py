@@ -28,8 +28,7 @@ from golem_forge.core.errors import error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import display_name
 from golem_forge.storage.content_store import ContentStore, FileMark, file_mark, unchanged
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import read_private, write_private
+from golem_forge.storage.home import ForgeHome, read_private, write_private
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable, name_problem
 from golem_forge.usertools.folder import (
     FileFact,

@@ -26,8 +26,7 @@ from golem_forge.sandbox.files import write_atomic
 from golem_forge.sandbox.target import FileKind
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, ShownPath, Streams
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import READ_FLAGS, create_private
+from golem_forge.storage.home import READ_FLAGS, ForgeHome, create_private
 from golem_forge.tools.inputs import SchemaInput
 from golem_forge.usertools.expectations import (
     MOST_OUTPUT,

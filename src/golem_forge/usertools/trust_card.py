@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from golem_forge.core.diff import file_diff
+from golem_forge.core.changes import file_diff
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import count_control_chars, display_name, escape_control_chars

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.model.interface import Completed, ModelError, Request
+from golem_forge.agent.model.interface import Completed, ModelError, Request, UserMessage
 from golem_forge.agent.model.selection import PROVIDERS, open_model, split_model
 from golem_forge.config.run_block import ProviderSettings
 from golem_forge.core.errors import ConfigError

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.model.interface import Completed, Request
+from golem_forge.agent.model.interface import Completed, Request, UserMessage
 from golem_forge.agent.model.selection import open_model
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.errors import ConfigError

@@ -11,24 +11,22 @@ import pytest
 from tests.deadlines import LONG, PATIENCE, ever_longer, within
 
 from golem_forge.agent.dialogue import DiscardedAttempt, ask_with_retries
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
     AssistantMessage,
     Attachment,
     CallResult,
-    ResultsMessage,
-    UserMessage,
-    message_from_json,
-    message_to_json,
-)
-from golem_forge.agent.model.interface import (
     Completed,
     Finish,
     ModelError,
     Request,
+    ResultsMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
     ToolOffer,
+    UserMessage,
+    message_from_json,
+    message_to_json,
 )
 from golem_forge.core.decisions import Status
 
@@ -115,7 +113,7 @@ async def test_a_conversation_goes_back_with_every_call_answered(wire: Any, open
 
 
 async def test_a_history_of_another_provider_is_understood(wire: Any, opened: Any) -> None:
-    from golem_forge.agent.messages import RequestedCall
+    from golem_forge.agent.model.interface import RequestedCall
 
     foreign = AssistantMessage(
         text="Earlier words.",

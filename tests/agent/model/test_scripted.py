@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from golem_forge.agent.dialogue import DiscardedAttempt, ask_with_retries
-from golem_forge.agent.messages import CallResult, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import (
+    CallResult,
     Completed,
     Finish,
     ModelError,
     Request,
+    ResultsMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
+    UserMessage,
 )
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall, open_script
 from golem_forge.core.decisions import Status

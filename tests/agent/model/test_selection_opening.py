@@ -71,8 +71,7 @@ def test_variables_meant_for_openai_reach_nobody_else(wire: object, monkeypatch:
     """The SDK reads them from the process's environment; another server must not see them."""
     import asyncio
 
-    from golem_forge.agent.messages import UserMessage
-    from golem_forge.agent.model.interface import Request
+    from golem_forge.agent.model.interface import Request, UserMessage
 
     monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "canary-openai")
     monkeypatch.setitem(os.environ, "OPENAI_ORG_ID", "canary-org")

@@ -12,8 +12,7 @@ import pytest
 
 from golem_forge.agent.model import local_servers, setup
 from golem_forge.agent.model.interface import ModelError
-from golem_forge.agent.model.keys import ModelKeys, usable_key
-from golem_forge.agent.model.selection import open_model
+from golem_forge.agent.model.selection import ModelKeys, open_model, usable_key
 from golem_forge.config.run_block import ProviderSettings
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import replace

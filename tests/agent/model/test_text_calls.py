@@ -10,8 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.agent.messages import AssistantMessage, UserMessage
-from golem_forge.agent.model.interface import Completed, Finish, ModelEvent, Request, TextDelta, TokenUsage, ToolOffer
+from golem_forge.agent.model.interface import (
+    AssistantMessage,
+    Completed,
+    Finish,
+    ModelEvent,
+    Request,
+    TextDelta,
+    TokenUsage,
+    ToolOffer,
+    UserMessage,
+)
 from golem_forge.agent.model.text_calls import TextCallModel, may_become_call, read_text_calls
 
 ONE = '{"name": "read", "arguments": {"path": "a.py"}}'

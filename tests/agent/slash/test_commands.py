@@ -230,7 +230,7 @@ async def test_sessions_are_the_rows_of_the_list_in_its_order(
     host: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from golem_forge.agent.history import History
-    from golem_forge.agent.messages import UserMessage
+    from golem_forge.agent.model.interface import UserMessage
     from golem_forge.agent.session_state import RunFacts, record_run
     from golem_forge.cli.sessions import run_list
     from golem_forge.events.journal import Journal

@@ -8,7 +8,7 @@ import pytest
 from tests.ui.change_data import change_set, created, edited, record
 
 from golem_forge.agent.session_changes import taken_back
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status
 

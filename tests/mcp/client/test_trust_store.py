@@ -19,8 +19,7 @@ from golem_forge.mcp.client.approval_text import server_diff
 from golem_forge.mcp.client.model import RemoteTool
 from golem_forge.mcp.client.tool_list import check_entries
 from golem_forge.mcp.client.trust_store import MAX_DEFINITIONS_BYTES, PinState, ServerTrustError, ServerTrustStore
-from golem_forge.storage import private_file
-from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.home import ForgeHome, locked
 
 CANARY = "sk-canary-5e1f0c"
 SPEC = ServerSpec(
@@ -84,7 +83,7 @@ def test_readers_do_not_read_again_while_nothing_changed(home: ForgeHome, monkey
     book = ServerTrustStore(home)
     time.sleep(0.15)  # until the stamp of the file can be relied on
     assert book.approved(SPEC)
-    monkeypatch.setattr("golem_forge.storage.private_file.open_private", None)
+    monkeypatch.setattr("golem_forge.storage.home.open_private", None)
     assert book.approved(SPEC)
     assert book.pins("/p", "git") == {}
 
@@ -170,11 +169,11 @@ def test_what_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 def test_a_lock_that_is_never_released_ends_the_wait(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", 0.05)
     book = ServerTrustStore(home)
     book.approve_server(SPEC, "anna")
     with (
-        private_file.locked(home.path / "state" / "mcp.json.lock"),
+        locked(home.path / "state" / "mcp.json.lock"),
         pytest.raises(ServerTrustError, match="in use by another process"),
     ):
         book.forget("/p", "git")
@@ -199,11 +198,11 @@ def test_a_write_that_fails_leaves_the_old_book(home: ForgeHome, monkeypatch: py
 WRITER = """
 import sys
 from pathlib import Path
-from golem_forge.storage import private_file
-from golem_forge.storage.home import ForgeHome
+from golem_forge.storage import home as home_files
+from golem_forge.storage.home import ForgeHome, locked
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client.trust_store import ServerTrustStore as TrustBook
-private_file.LOCK_SECONDS = 60.0  # the other one may stand still while it has the lock
+home_files.LOCK_SECONDS = 60.0  # the other one may stand still while it has the lock
 book = TrustBook(ForgeHome(Path(sys.argv[1])))
 for number in range(20):
     book.approve_server(ServerSpec(name=f"{sys.argv[2]}{number}", scope="", origin="x", command="c"), "anna")

@@ -15,7 +15,7 @@ import pytest
 from tests.deadlines import PATIENCE
 
 from golem_forge.agent.session import open_session
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.decisions import Verdict
 from golem_forge.mcp.server.http import HttpListener, HttpOptions, serve_http
 from golem_forge.mcp.server.tokens import TokenStore

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge.agent.session import Session
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.deadlines import PATIENCE, within
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.workshop import open_workshop
 

@@ -9,7 +9,7 @@ import pytest
 from mcp_types import ElicitResult
 from tests.mcp.pools import until
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.tools.context import ToolContext
 
 from .conftest import MODES, Serving

@@ -36,12 +36,12 @@ def test_a41_always_twice_is_one_entry(place: Place) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from golem_forge.storage import private_file
+from golem_forge.storage import home as home_files
 from golem_forge.storage.home import ForgeHome
 from golem_forge.policy.rules.files import remember
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import RuleOrigin
-private_file.LOCK_SECONDS = float(sys.argv[3])  # the other one may stand still with the lock
+home_files.LOCK_SECONDS = float(sys.argv[3])  # the other one may stand still with the lock
 name = sys.argv[2]
 sys.stdin.readline()
 for number in range(15):

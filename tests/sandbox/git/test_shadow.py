@@ -24,7 +24,7 @@ from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls import inspection
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import ZoneSpec, open_zone
-from golem_forge.storage import private_file
+from golem_forge.storage.home import locked
 
 
 @pytest.fixture(scope="module")
@@ -378,17 +378,17 @@ def test_a_commit_made_before_a_path_is_skipped_is_carried_over(
 def test_a_command_waits_for_another_forge_that_carries_over_a_large_commit(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", 0.01)
     shadow, inside = in_use(repository, tmp_path, monkeypatch)
     git(repository, *inside, "commit", "-q", "--allow-empty", "-m", "B")
     lock = Path(shadow.tree).parent / "lock"
     with ThreadPoolExecutor(1) as pool:
-        with private_file.locked(lock):
+        with locked(lock):
             carried = pool.submit(shadow.sync, SyncPhase.ENDED)
             time.sleep(0.2)  # longer than others are waited for
             assert not carried.done()
         carried.result(PATIENCE)
-        with private_file.locked(lock):
+        with locked(lock):
             skipped = pool.submit(shadow.skip, {("a.txt",)})
             time.sleep(0.2)
             assert not skipped.done()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.undo.tree import Project, git, snapshot
+from tests.sandbox.undo.tree import Project, git, remove, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.sandbox.undo import git_baseline
@@ -490,3 +490,63 @@ def test_what_the_person_saves_while_an_undo_is_carried_out_stays(
     assert project.undo(turn=1) == {"/workspace/a.txt": EDITED}
     assert (project.root / "a.txt").read_text() == "mine!\n"
     assert sorted(os.listdir(project.root)) == [".git", "a.txt", "src"]
+
+
+@pytest.mark.parametrize("did", ["a new mode", "a file instead of a directory", "a fifo instead of a file"])
+def test_what_the_person_saves_between_the_look_of_an_undo_and_its_step_stays(
+    project: Project, monkeypatch: pytest.MonkeyPatch, did: str
+) -> None:
+    path = project.root / ("src" if "directory" in did else "a.txt")
+    call = project.begin(1)
+    if did == "a new mode":
+        path.chmod(0o600)
+    else:
+        remove(path)
+        path.write_text("agent\n")
+    project.end(call)
+    if "fifo" in did:
+        path.unlink()
+        os.mkfifo(path)
+    put = restoring._put
+
+    def saved_meanwhile(history: engine.ZoneHistory, parts: tuple[str, ...], *rest: Any) -> None:
+        if parts == (path.name,):
+            if not path.is_file():
+                path.unlink()
+            path.write_text("mine!\n")
+        put(history, parts, *rest)
+
+    monkeypatch.setattr(restoring, "_put", saved_meanwhile)
+    left = project.undo(turn=1, also=("/workspace",))
+    assert left[f"/workspace/{path.name}"] == EDITED
+    assert path.read_text() == "mine!\n"
+    assert did != "a new mode" or path.stat().st_mode & 0o777 == 0o600
+    assert sorted(os.listdir(project.root)) == [".git", "a.txt", "src"]
+
+
+@pytest.mark.parametrize("made", [1, 250], ids=["one file", "more than are looked at at once"])
+def test_an_undo_that_is_killed_before_it_removed_what_it_replaced_leaves_nothing_behind(
+    project: Project, monkeypatch: pytest.MonkeyPatch, made: int
+) -> None:
+    before = snapshot(project.root)
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("agent\n")
+    for number in range(made):
+        (project.root / f"src/made{number}").write_text("agent\n")
+    project.end(call)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "_remove_all", lambda names: None)
+        patched.setattr(engine.ZoneFiles, "sync", die)
+        with pytest.raises(KeyboardInterrupt):
+            project.undo(turn=1)
+    assert any(name.startswith(".forge-") for name in os.listdir(project.root))
+    store = project.history.store
+    with store.locked():
+        said = json.loads(store.get(PENDING))
+        store.set(PENDING, json.dumps(said | {"owner": [1 << 22, "0"]}))  # as if that process had been killed
+    finish_restores(project.history)
+    assert snapshot(project.root) == before

@@ -112,7 +112,7 @@ async def ran(walls: Walls, script: str, **job: Any) -> Ran:
 
 
 def path_rule(pattern: str, verdict: Verdict, *verbs: Verb, literal: str = "", accepts: bool = False) -> PathRule:
-    from golem_forge.policy.rules.globs import path_glob
+    from golem_forge.policy.rules.model import path_glob
 
     glob = path_glob(pattern)
     return PathRule(

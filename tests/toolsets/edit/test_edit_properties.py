@@ -23,7 +23,7 @@ from golem_forge.toolsets.edit.patch import (
     rebase_patch,
     split_patch_command,
 )
-from golem_forge.toolsets.text import unified_diff
+from golem_forge.toolsets.file_access import unified_diff
 
 LINE = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0\r\n"), max_size=8)
 FEW_LINES = st.sampled_from(["", "a", "b", " a", "a ", "\ta", "“q”", '"q"', "@@", "*** End Patch", "+", "- x"])

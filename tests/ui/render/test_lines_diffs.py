@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.toolsets.text import unified_diff
+from golem_forge.toolsets.file_access import unified_diff
 from golem_forge.ui.render.lines import diff_content_lines, diff_summary, diff_summary_lines, plain_text, styled_diff
 from golem_forge.ui.render.results import result_lines
 

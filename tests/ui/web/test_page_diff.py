@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.ui.web.bench import Windows, browsing
 
-from golem_forge.toolsets.text import unified_diff
+from golem_forge.toolsets.file_access import unified_diff
 from golem_forge.ui.render.lines import count_changes
 from golem_forge.ui.web.views import shorten_middle
 

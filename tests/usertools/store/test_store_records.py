@@ -515,12 +515,12 @@ def test_a_locked_book_holds_nobody_up_for_long_however_much_is_to_be_noted(
 CHILD = """
 import sys
 from pathlib import Path
-from golem_forge.storage import private_file
+from golem_forge.storage import home as home_files
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import store
 from golem_forge.usertools.store.queries import UseRecord
 # On a busy machine a note would give up, and say so only in the log.
-store._BUSY_S = store._NOTE_BUSY_S = private_file.LOCK_SECONDS = 25.0
+store._BUSY_S = store._NOTE_BUSY_S = home_files.LOCK_SECONDS = 25.0
 book = store.ToolStore(ForgeHome(Path(sys.argv[1])))
 who, count = sys.argv[2], int(sys.argv[3])
 for number in range(count):

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from golem_forge.config.approval_modes import approval_settings
-from golem_forge.config.run_block import BudgetLimits, GenerationSettings
+from golem_forge.config.run_block import BudgetLimits, GenerationSettings, approval_settings
 from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, flag, list_of, text, value_that
 from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.decisions import Verdict

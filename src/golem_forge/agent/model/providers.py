@@ -35,19 +35,22 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
 from golem_forge.agent.budget import estimate_request, estimate_tokens
-from golem_forge.agent.messages import AssistantMessage, CallResult, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import (
     SCHEMA_REFUSED,
+    AssistantMessage,
+    CallResult,
     Completed,
     Finish,
     ModelError,
     ModelEvent,
     Request,
     ResponseLimit,
+    ResultsMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
     UsageSoFar,
+    UserMessage,
     requested_calls,
 )
 from golem_forge.agent.model.local_servers import ServerFacts, read_facts

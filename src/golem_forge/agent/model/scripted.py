@@ -30,17 +30,20 @@ from typing import Any, Final
 
 from golem_forge.agent.budget import estimate_request, estimate_tokens
 from golem_forge.agent.files.worker_file import read_inside
-from golem_forge.agent.messages import AssistantMessage, Message, ResultsMessage, UserMessage
 from golem_forge.agent.model.interface import (
+    AssistantMessage,
     Completed,
     Finish,
+    Message,
     ModelError,
     ModelEvent,
     Request,
+    ResultsMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
     UsageSoFar,
+    UserMessage,
     requested_calls,
 )
 from golem_forge.config import schema

@@ -1,4 +1,4 @@
-"""Model selection: what `provider:name` means, who chooses it, whether it is allowed, and opening it.
+"""Model selection: what `provider:name` means, who chooses it, whether it is allowed, its stored key, and opening it.
 
 Choosing takes texts and settings and returns names; nothing is imported or opened. Raises ConfigError for a string
 without a provider, an unknown provider, and a model that a worker's `compatible_models` leave out.
@@ -6,6 +6,12 @@ without a provider, an unknown provider, and a model that a worker's `compatible
 `open_model` takes `provider:name`, the program's settings, the environment and the stored keys, and returns a Model.
 Raises ModelError for a missing key (naming its variable) and a missing library (naming what to install), ConfigError
 for a script that cannot be read. This is the gateway to `providers`, which loads the provider libraries.
+
+`ModelKeys` takes FORGE_HOME, answers from a small index whether a key is stored, and gives the key itself only for the
+address for which it was stored. Keys live in the system keyring where there is one, else in FORGE_HOME/state/model_keys
+in files of mode 0600. An environment variable wins over a stored key: the caller looks there first. Threat: a project's
+forge.yaml may send a provider's requests to another address (`models.<provider>.base_url`). A key that is stored for
+the provider's own address is never given for that one, whoever trusts the project.
 """
 
 from __future__ import annotations
@@ -13,15 +19,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit, urlunsplit
 
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Model, ModelError
-from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
-from golem_forge.core.errors import ConfigError, install_command
+from golem_forge.core.errors import ConfigError, ForgeError, install_command
+from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import closest_match
+from golem_forge.storage.credentials import CredentialFolder
+from golem_forge.storage.home import ForgeHome
+
+if TYPE_CHECKING:
+    from golem_forge.events.redaction import Redactor
+
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"
 _FIRST: Final = 7
@@ -348,3 +362,85 @@ def key_of(
         return key
     text = f"the stored key of {provider} cannot be read; unlock your keyring, or store it again: forge models setup"
     raise ModelError(text, code="MODEL_KEY_MISSING")
+
+
+_FOLDER: Final = ("state", "model_keys")
+_KEY: Final = regex(r"[!-~]{8,4096}")
+"""What fits into an HTTP header and is no accident; shorter values could not be kept out of texts."""
+
+
+def normal_address(base_url: str) -> str:
+    """The same address has one spelling: scheme and host in small letters, no slash at the end."""
+    parts = urlsplit(base_url)
+    return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
+
+
+def usable_key(text: str) -> str:
+    """The key without what pasting adds around it. Raises ForgeError, which does not repeat it."""
+    key = text.strip()
+    if not _KEY.fullmatch(key):
+        raise ForgeError(
+            "that is not a key: a key has at least 8 characters, only letters, digits and signs, and no space inside",
+            code="KEY_UNUSABLE",
+        )
+    return key
+
+
+class ModelKeys:
+    def __init__(self, home: ForgeHome) -> None:
+        self._home = home
+        self._records = CredentialFolder(home, *_FOLDER, again="store the keys again: forge models setup")
+
+    def address(self, provider: str) -> str:
+        """The address for which a key of this provider is stored; empty: none is."""
+        if not self._home.path.joinpath(*_FOLDER).is_dir():
+            return ""
+        found = self._records.index().get(provider)
+        return found if isinstance(found, str) else ""
+
+    def has(self, provider: str, base_url: str) -> bool:
+        """Whether a key is stored for this address. Opens no keyring."""
+        return bool(base_url) and self.address(provider) == normal_address(base_url)
+
+    def place(self, provider: str) -> str:
+        """`keyring` or `file`; empty: no key is stored."""
+        if not self.address(provider):
+            return ""
+        return "file" if self._records.has_file(self._name(provider)) else "keyring"
+
+    def load(self, provider: str, base_url: str) -> str:
+        """The key; empty: there is none for this address. Blocks: a keyring may ask its user."""
+        if not self.has(provider, base_url):
+            return ""
+        record = self._records.load(self._name(provider)) or {}
+        key = record.get("key")
+        same = record.get("base_url") == normal_address(base_url)  # the index alone is not believed
+        return key if same and isinstance(key, str) and _KEY.fullmatch(key) else ""
+
+    def save(self, provider: str, base_url: str, key: str) -> str:
+        """Returns the place, `keyring` or `file`. Blocks."""
+        address = normal_address(base_url)
+        record = {"provider": provider, "base_url": address, "key": usable_key(key)}
+        self._records.save(provider, address, self._name(provider), record)
+        return self.place(provider)
+
+    def forget(self, provider: str) -> bool:
+        """False: none was stored."""
+        if not self.address(provider):
+            return False
+        self._records.forget(self._name(provider))
+        self._records.remove_entry(provider)
+        return True
+
+    def learn_files(self, redactor: Redactor) -> None:
+        """Teaches the Redactor the keys that are in files. Those in a keyring it learns when they are loaded."""
+        if not self._home.path.joinpath(*_FOLDER).is_dir():
+            return
+        for provider, address in self._records.index().items():
+            in_file = isinstance(address, str) and self._records.has_file(self._name(provider))
+            if in_file and (key := self.load(provider, address)):
+                redactor.add_secret("MODEL_KEY", key)
+
+    def _name(self, provider: str) -> str:
+        """The keyring belongs to the person and not to one FORGE_HOME, so the name says which home it is for."""
+        return f"model-{provider}-{digest(str(self._home.path))[:12]}.json"

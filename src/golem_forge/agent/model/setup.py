@@ -19,19 +19,20 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from golem_forge.agent.messages import UserMessage
-from golem_forge.agent.model.interface import Completed, ModelError, Request
-from golem_forge.agent.model.keys import ModelKeys, normal_address, usable_key
+from golem_forge.agent.model.interface import Completed, ModelError, Request, UserMessage
 from golem_forge.agent.model.local_servers import MAX_ANSWER, model_names
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
     PROVIDERS,
+    ModelKeys,
     key_of,
     key_variable,
+    normal_address,
     open_model,
     provider_address,
     split_model,
     split_models,
+    usable_key,
 )
 from golem_forge.config.program import load_program
 from golem_forge.config.run_block import ProviderSettings, base_url
@@ -41,8 +42,7 @@ from golem_forge.config.yaml_file import YamlFile, parse_yaml
 from golem_forge.core.errors import ConfigError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, write_private
+from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, read_json, write_private
 
 TITLES: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "google": "Google", "openrouter": "OpenRouter"}
 """Providers that setup offers by name, each with a key."""

@@ -16,8 +16,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from golem_forge.agent.messages import RequestedCall
-from golem_forge.agent.model.interface import MAX_CALLS
+from golem_forge.agent.model.interface import MAX_CALLS, RequestedCall
 from golem_forge.agent.model.xml_scanner import BLANKS, TOOL_NAME, CallScanner, CodeTracker, Element, shorten_problem
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field

@@ -45,8 +45,7 @@ from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
 from golem_forge.sandbox.walls.toolchains import ForbiddenDirectories, own_python_directory
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import ContentStore, content_digest
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import FileStamp, file_stamp
+from golem_forge.storage.home import FileStamp, ForgeHome, file_stamp
 from golem_forge.tools.catalog import CatalogChanges, is_reserved
 from golem_forge.tools.tool import Tool
 

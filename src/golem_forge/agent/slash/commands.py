@@ -59,7 +59,7 @@ from golem_forge.agent.slash.session_commands import (
     undo_command,
     unpublish_command,
 )
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
@@ -74,7 +74,7 @@ from golem_forge.core.text import (
 )
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
-from golem_forge.policy.evaluate import zone_words
+from golem_forge.policy.evaluate import asking_words
 from golem_forge.policy.rules.book import rule_usage
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
@@ -275,7 +275,7 @@ def _format_decision(decided: RecordedDecision) -> str:
 def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "verdict", str(decision["verdict"])
     if by := decision["decidedBy"]:
-        if words := zone_words(by["source"], by["reason"]):
+        if words := asking_words(by["source"], by["reason"]):
             yield "why", words
         yield "decided by", _format_source(by)
     for source in decision["sources"]:

@@ -33,9 +33,8 @@ from golem_forge.agent.slash.parser import (
     tokenize,
     unknown_name,
 )
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import Program
-from golem_forge.config.run_block import GenerationSettings
+from golem_forge.config.run_block import ApprovalMode, GenerationSettings
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass

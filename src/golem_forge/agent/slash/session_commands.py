@@ -19,13 +19,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.budget import cost_of
+from golem_forge.agent.budget import cost_of, price_of
 from golem_forge.agent.history import RewindPoint
 from golem_forge.agent.in_force import format_value
 from golem_forge.agent.model.interface import TokenUsage
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.price_list import price_of
-from golem_forge.agent.model.selection import PROVIDERS, models_with_a_key
+from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, models_with_a_key
 from golem_forge.agent.recorded_sessions import (
     export_session,
     format_of,
@@ -39,8 +37,13 @@ from golem_forge.agent.session_changes import ChangeSelection as Selection
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.slash.invocation import PREFILL, Invocation, SlashHost
 from golem_forge.agent.slash.parser import CommandError
-from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
-from golem_forge.config.run_block import GENERATION_CHECK, GENERATION_KEYS, GenerationSettings
+from golem_forge.config.run_block import (
+    GENERATION_CHECK,
+    GENERATION_KEYS,
+    MODE_MEANINGS,
+    ApprovalMode,
+    GenerationSettings,
+)
 from golem_forge.config.schema import ConfigProblems, check
 from golem_forge.config.yaml_file import YamlFile, with_overrides
 from golem_forge.core.calls import Caller, ToolCall

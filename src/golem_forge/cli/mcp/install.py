@@ -29,7 +29,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import columns, display_path, nearest_remark
 from golem_forge.sandbox.host import find_program
-from golem_forge.storage.private_file import replacing
+from golem_forge.storage.home import replacing
 
 HELP: Final = """usage: forge mcp install [CLIENT] [--write] [--name NAME] [--worker FILE] [-p DIR]
 

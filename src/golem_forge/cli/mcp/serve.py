@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from golem_forge.cli.args import DENIED, declare, parser
 from golem_forge.cli.format import fail, print_error, print_json
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.signals import run_to_exit_code

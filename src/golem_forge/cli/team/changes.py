@@ -13,7 +13,7 @@ from golem_forge.agent.session import open_session
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import fail, print_columns
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.signals import run_to_exit_code

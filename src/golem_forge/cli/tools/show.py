@@ -71,7 +71,7 @@ def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
     found = seen.catalog.aliases().get(name, name) if name not in seen.catalog else name
     own, tool = _own_entry(seen, name), seen.catalog.get(found)
     if tool is None and own is not None:
-        from golem_forge.usertools.tool import user_tool
+        from golem_forge.usertools.catalog_sync import user_tool
 
         assert seen.workshop is not None
         tool = user_tool(seen.workshop, own)

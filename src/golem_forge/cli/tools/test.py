@@ -29,18 +29,18 @@ from golem_forge.cli.tools.workshop import (
     print_report,
     print_unread_packages,
 )
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import escape_control_chars
 from golem_forge.ui.line_terminal import can_ask
 from golem_forge.usertools.build import PreparedTool
+from golem_forge.usertools.catalog_sync import user_tool
 from golem_forge.usertools.diagnostics import Diagnostic
 from golem_forge.usertools.expectations import CaseResult, failed_tests_text, update_golden
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.registry import watch_registry
-from golem_forge.usertools.tool import user_tool
 from golem_forge.usertools.trust import (
     BuildFailed,
     TestsFailed,

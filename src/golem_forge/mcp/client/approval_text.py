@@ -29,7 +29,7 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from golem_forge.config.mcp_spec import ServerSpec
-from golem_forge.core.diff import line_changes, unified_hunks
+from golem_forge.core.changes import line_changes, unified_hunks
 from golem_forge.core.json import digest
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name, escape_control_chars

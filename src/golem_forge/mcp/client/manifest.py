@@ -30,8 +30,7 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.model import ServerManifest
 from golem_forge.mcp.client.transport import ErrorResponse, ServerLink
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import read_json, write_private
+from golem_forge.storage.home import ForgeHome, read_json, write_private
 
 MOST_PAGES: Final = 100
 MOST_ENTRIES: Final = 5000

@@ -23,8 +23,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.serialization import iso_now
 from golem_forge.mcp.client.approval_text import approved_description, definition_of
 from golem_forge.mcp.client.model import RemoteTool
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import FileStamp, JsonFile, LockTimeout
+from golem_forge.storage.home import FileStamp, ForgeHome, JsonFile, LockTimeout
 
 _FOLDER: Final = "state"
 _FILE: Final = "mcp.json"

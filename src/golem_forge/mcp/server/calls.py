@@ -23,8 +23,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from golem_forge.core.calls import Outcome
+from golem_forge.core.changes import file_diff
 from golem_forge.core.decisions import Status
-from golem_forge.core.diff import file_diff
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import ToolResult, block_text, to_mcp

@@ -25,7 +25,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import AnsweredBy, Decision, Status
 from golem_forge.core.effects import NOT_COVERED, without_command

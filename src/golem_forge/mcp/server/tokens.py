@@ -19,8 +19,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.events.serialization import iso_now
 from golem_forge.net.guard import find_hash, secret_hash
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, JsonFile
+from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, JsonFile
 
 PREFIX: Final = "forge_mcp_"
 MOST_TOKENS: Final = 1000

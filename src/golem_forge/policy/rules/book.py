@@ -42,10 +42,10 @@ _Extra = tuple[Rule, ...]
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """One consistent reading of all files and the session's rules."""
+    """A consistent snapshot of all rule files and the session's rules."""
 
     rules: tuple[Rule, ...]
-    """Without the builtin ones."""
+    """All rules except the builtin ones."""
     builtin: tuple[Rule, ...]
 
     @property
@@ -54,17 +54,17 @@ class RuleSet:
 
     @property
     def hosts(self) -> tuple[Rule, ...]:
-        """Rules about hosts, by name or by group."""
+        """Returns the rules about hosts, by name or by group."""
         return tuple(rule for rule in self.rules if rule.kind in (RuleKind.HOST, RuleKind.GROUP))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleLine:
-    """One line of `forge rules list`."""
+    """A line of `forge rules list`."""
 
     rule: Rule
     inactive: str = ""
-    """Why it does not act; empty if it does."""
+    """Why the rule has no effect; empty if it has one."""
     hits: int = 0
     last_used: float | None = None
 
@@ -126,7 +126,9 @@ class RuleBook:
         return self._set
 
     def expire(self) -> None:
-        """What follows sees the files as they are: a call with effects is judged, or Forge just wrote one."""
+        """Makes the next evaluation read the files again: a call with effects comes next, or Forge just
+        wrote a file.
+        """
         self._next_check = 0.0
 
     @property
@@ -135,7 +137,7 @@ class RuleBook:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person must know once: project rules that are there and do not count."""
+        """Returns notices that a person sees once: project rules that exist and are not trusted."""
         return (self._project.notice,) if self._project and self._project.notice else ()
 
     @property
@@ -145,7 +147,7 @@ class RuleBook:
     # What they say
 
     def is_empty(self) -> bool:
-        """True: no file and no session rule says anything about calls without a shell command."""
+        """Whether no file and no session rule applies to calls without a shell command."""
         if self._broken is not None or self._clock() >= self._next_check:
             try:
                 self.current()
@@ -165,7 +167,7 @@ class RuleBook:
     def evaluate_session_only(
         self, facts: CallFacts, bases: tuple[EffectVerdict, ...], extra: _Extra = ()
     ) -> RuleOutcome:
-        """For strict mode: every rule may forbid, only the session's own may allow."""
+        """Evaluates rules for strict mode: every rule may forbid, only the session's own may allow."""
         rules = self._for_call(facts)
         used = (
             rule
@@ -175,7 +177,7 @@ class RuleBook:
         return evaluate_rules(used, facts, bases)
 
     def count(self, outcome: RuleOutcome) -> None:
-        """Once per call that was decided with this outcome."""
+        """Counts the use of the matched rules; called once for each decided call."""
         now = time.time()
         for rule in outcome.matched:
             self._hits[rule] += 1
@@ -184,7 +186,7 @@ class RuleBook:
     # What the session adds
 
     def add_session_rule(self, rule: Rule) -> Rule:
-        """Kept until the session ends or `remove`; the same words again are the same rule."""
+        """Adds a rule until the session ends or `remove` is called; a rule with the same content replaces it."""
         rule = replace(rule, origin=RuleOrigin.SESSION, file="", line=0)
         self._session[rule.id] = rule
         self._set = self._collected()
@@ -192,11 +194,13 @@ class RuleBook:
 
     @property
     def remembered_in(self) -> str:
-        """Where `remember` writes, in words for a card."""
+        """Returns the place where `remember` writes, as shown on a card."""
         return "the store's rules (admins only)" if self._shared is not None else self.home.shown(self.home.remembered)
 
     def remember(self, rules: Iterable[Rule], author: str = "") -> None:
-        """For good. `author`: who answered so, where several people do. Raises what `files.remember` raises."""
+        """Stores rules permanently. `author`: the person who answered, where there are several. Raises what
+        `files.remember` raises.
+        """
         if self._shared is not None:
             self._shared.shared.remember(rules, author)
         else:
@@ -270,7 +274,7 @@ _MAX_CACHED: Final = 4096
 class RuleUsage:
     hits: int = 0
     last: str = ""
-    """ISO time, UTC."""
+    """The last use, as ISO time in UTC."""
 
 
 _cache: dict[Path, tuple[tuple[int, int], Mapping[str, RuleUsage]]] = {}
@@ -278,7 +282,9 @@ _cache: dict[Path, tuple[tuple[int, int], Mapping[str, RuleUsage]]] = {}
 
 
 def rule_usage(home: Path) -> dict[str, RuleUsage]:
-    """By rule id. A call that was judged twice (after an edit, say) counts once for each rule."""
+    """Returns the usage by rule id. A call that was judged twice (for example after an edit) counts once
+    for each rule.
+    """
     used: dict[str, RuleUsage] = {}
     for path in list_journals(home):
         with contextlib.suppress(FileNotFoundError):  # its session was removed meanwhile
@@ -318,7 +324,7 @@ def _read(path: Path) -> dict[str, RuleUsage]:
 
 
 def _decisions(path: Path) -> Iterator[dict[str, Any]]:
-    """Only lines that can name a rule are parsed: most calls meet none."""
+    """Yields the decisions in a journal that name a rule. Other lines, which are most, are not parsed."""
     with path.open("rb") as file:
         for line in file:
             record = parse_line(line[:-1]) if _MARK in line else None

@@ -15,10 +15,9 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import ANY_WALLED, CallFacts, EffectVerdict
-from golem_forge.policy.rules.globs import groups_with, host_and_port
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
-from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin
+from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin, groups_with, host_and_port
 from golem_forge.policy.shell.patterns import is_offered_prefix, is_saved_prefix, leads_offers, prefix_choices
 from golem_forge.policy.shell.strict import Parsed, quote, render
 
@@ -35,10 +34,12 @@ _GROUP: Final = "group"
 
 
 class RememberKind(StrEnum):
-    """What choosing it leaves behind."""
+    """What is stored when a choice is taken."""
 
     FINGERPRINT = "fingerprint"
-    """For the session this very call, with its directory, shell and all; the rules, if any, only for always."""
+    """For the session: this exact call with its directory and shell. Rules, if the choice has any, are used only for
+    "always".
+    """
     RULES = "rules"
     GRANT = "grant"
     """A grant for this worker and session that covers what carries no mark: any command inside the walls, or input to
@@ -51,16 +52,17 @@ class Choice:
     label: str
     keeps: RememberKind
     rules: tuple[Rule, ...] = ()
-    """Without scope; `rules_for` gives them as they would be stored."""
+    """The rules without scope; `rules_for` returns them as they would be stored."""
     lifetimes: tuple[str, ...] = _SESSION
     worker: str = ""
     project: str = ""
     grant: str = ""
     suggested: bool = False
-    """One answer covers the next calls like it, and nothing that deletes, installs, publishes or runs given code: the
-    card shows it first."""
+    """Whether the card shows the choice first: it covers similar calls, and nothing that deletes, installs, publishes
+    or runs given code.
+    """
     file: str = ""
-    """What "always" would change; empty if only the session can keep it."""
+    """The file that "always" would change; empty if the choice can be kept for the session only."""
 
     def rules_for(self, lifetime: str) -> tuple[Rule, ...]:
         """The rules to store: this worker's for the session, this project's and worker's for always."""
@@ -156,8 +158,9 @@ def _exact_command(
 
 
 def _is_self_contained(facts: CallFacts, parsed: Parsed, *, with_hosts: bool = False) -> bool:
-    """No segment reads what another wrote, and nothing but the words decides what they do: not the place, not the
-    shell, not a terminal. `with_hosts`: what it reaches has rules of its own."""
+    """Whether no segment reads the output of another and only the words decide what they do, not the directory, the
+    shell or a terminal. `with_hosts`: network access is allowed, since it has rules of its own.
+    """
     if any(segment.joined_by == "|" or segment.words[0] == "cd" for segment in parsed.segments):
         return False
     args = facts.args
@@ -244,7 +247,7 @@ def _group_candidates(facts: CallFacts, bases: tuple[EffectVerdict, ...]) -> Ite
 
 
 def _resolved_candidate(facts: CallFacts) -> _Candidate:
-    """The same again: what the plan resolved, whatever the arguments were."""
+    """Offers a rule for the arguments that the plan resolved, whatever the call's own arguments were."""
     args: dict[str, Any] = {}
     for name in facts.rule_args[0]:
         values = list(dict.fromkeys(one[name] for one in facts.rule_args))
@@ -325,5 +328,5 @@ def _allow_rule(kind: RuleKind, pattern: Any, **keys: Any) -> dict[str, Any]:
 
 
 def escape_glob(text: str) -> str:
-    """The glob that matches exactly this text."""
+    """Returns the glob that matches exactly this text."""
     return "".join(f"[{char}]" if char in "*?[" else char for char in text)

@@ -21,8 +21,8 @@ from sys import intern
 from typing import Any, Final, Protocol
 
 from golem_forge._version import __version__
-from golem_forge.config.approval_modes import ApprovalMode
 from golem_forge.config.program import PROJECT_RULES
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import Setting
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.decisions import Status, Verdict
@@ -30,10 +30,10 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.policy.rules.load import checked_rules, make_rule, parse_rules
 from golem_forge.policy.rules.model import Rule, RuleFile, RuleKind, RuleOrigin
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import (
+from golem_forge.storage.home import (
     JSON_FILE_ERRORS,
     FileStamp,
+    ForgeHome,
     locked,
     open_private,
     replacing,
@@ -122,10 +122,10 @@ class SharedRules(Protocol):
 
     @property
     def content(self) -> RuleFile:
-        """What was read last. Raises RulesUnusable."""
+        """Returns the rules that were read last. Raises RulesUnusable."""
 
     def remember(self, rules: Iterable[Rule], author: str) -> None:
-        """For good, in the name of whoever answered so. Does not block."""
+        """Stores rules permanently in the name of the person who answered. Does not block."""
 
 
 class SharedSource:
@@ -182,7 +182,7 @@ class ProjectSource:
             self._in_use = self._still_trusted()
 
     def ignored_rules(self) -> tuple[Rule, ...]:
-        """What the file would say if it counted, for listings; nothing if it cannot be read."""
+        """Returns the rules of an untrusted project file, for listings; empty if it cannot be read."""
         if self._in_use or not self._path.is_file():
             return ()
         try:
@@ -230,7 +230,7 @@ class ValueCache:
         self._home = home
 
     def read(self, data: bytes, name: str) -> YamlFile:
-        """As `parse_yaml` does."""
+        """Parses YAML as `parse_yaml` does, from a cache if the file is large."""
         if len(data) < _LARGE:
             return parse_yaml(data, name)
         digest = sha256(f"{__version__}\n".encode())
@@ -263,7 +263,7 @@ class ValueCache:
 
 
 def _read_cached(path: Path, name: str) -> YamlFile | None:
-    """None for a file that is not there, or is not what `ValueCache` wrote."""
+    """Reads a cached file. Returns None if it is missing or was not written by `ValueCache`."""
     try:
         with open_private(path, _LARGEST_KEPT, owned=True) as file:
             head = json.loads(file.readline())
@@ -306,7 +306,9 @@ def remember(home: ForgeHome, rules: Iterable[Rule]) -> tuple[Rule, ...]:
 
 
 def remember_mode(home: ForgeHome, root: Path, mode: ApprovalMode) -> Rule:
-    """In which mode sessions of this directory start from now on; an earlier answer goes. Raises as `remember`."""
+    """Stores the approval mode in which sessions of this directory start; replaces an earlier one. Raises as
+    `remember`.
+    """
     place = os.path.realpath(root)
     verdict = Verdict.ASK if mode is ApprovalMode.INTERACTIVE else Verdict.PRE_APPROVED
     written = {"mode": mode.value, "verdict": verdict.value, "scope": {"project": place}}
@@ -320,8 +322,9 @@ def remember_mode(home: ForgeHome, root: Path, mode: ApprovalMode) -> Rule:
 
 
 def remembered_mode(home: ForgeHome, root: Path) -> Setting[ApprovalMode] | None:
-    """What the person answered for this directory, and where it is kept; None: nothing, or the file cannot be read,
-    which a session's rules say."""
+    """Returns the stored approval mode of this directory, with its file and rule. Returns None if there is none or the
+    file is unreadable; the session's rules report that.
+    """
     name, place = home.shown(home.remembered), os.path.realpath(root)
     if not os.path.lexists(home.remembered):
         return None
@@ -334,7 +337,7 @@ def remembered_mode(home: ForgeHome, root: Path) -> Setting[ApprovalMode] | None
 
 
 def revoke(home: ForgeHome, ids: Iterable[str]) -> tuple[str, ...]:
-    """The ids that were there and are gone now."""
+    """Removes remembered rules by id. Returns the ids that were found."""
     unwanted = frozenset(ids)
     before = _update_remembered(home, lambda present: tuple(rule for rule in present if rule.id not in unwanted))
     return tuple(rule.id for rule in before if rule.id in unwanted)

@@ -20,7 +20,7 @@ from itertools import product
 from math import prod
 from typing import Any, Final
 
-from golem_forge.config.approval_modes import ApprovalMode
+from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import (
     INVALID,
     Check,
@@ -40,14 +40,6 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import McpName
-from golem_forge.policy.rules.globs import (
-    host_and_port,
-    host_matches,
-    host_pattern,
-    normal_host,
-    path_matches_glob,
-    places_of_group,
-)
 from golem_forge.policy.rules.match import arguments_match, mcp_matches, place_matches, segment_matches, text_matches
 from golem_forge.policy.rules.model import (
     ANYWHERE,
@@ -61,6 +53,12 @@ from golem_forge.policy.rules.model import (
     RuleKind,
     RuleOrigin,
     RuleScope,
+    host_and_port,
+    host_matches,
+    host_pattern,
+    normal_host,
+    path_matches_glob,
+    places_of_group,
     rule_id,
 )
 from golem_forge.policy.shell.dangers import DANGER_IDS
@@ -91,7 +89,7 @@ class RuleProblems(ConfigProblems):
         self.add(path, f"expected {expected}")
 
     def add_at(self, key: str, problem: str) -> None:
-        """`key`: of the rule; empty: the rule itself."""
+        """Adds a problem at a key of the rule; an empty `key` means the rule itself."""
         self.add((*self.path, key) if key else self.path, problem)
 
 
@@ -253,7 +251,7 @@ _CHECKS: Final[dict[RuleKind, dict[str, Check]]] = {
     RuleKind.MODE: {"mode": one_of(ApprovalMode.INTERACTIVE.value, ApprovalMode.CONTAINED.value)},
 }
 OWN_KEYS: Final = {kind: tuple(key for key in checks if key != kind.value) for kind, checks in _CHECKS.items()}
-"""Keys that only a rule of this kind has."""
+"""Keys that only rules of one kind have."""
 
 
 SHELL_TOOLS: Final = frozenset({"exec_command", "shell", "write_stdin"})
@@ -273,7 +271,7 @@ def parse_rules(text: bytes | str, name: str, origin: RuleOrigin) -> RuleFile:
 
 
 def checked_rules(file: YamlFile, origin: RuleOrigin) -> RuleFile:
-    """The same from the file's values."""
+    """Validates the parsed values of a rule file. Raises ConfigError."""
     problems = ConfigProblems(file)
     warnings: list[str] = []
     check_keys(file.value, (), problems, ("version", "rules", "builtin_off"), ())
@@ -294,7 +292,7 @@ def checked_rules(file: YamlFile, origin: RuleOrigin) -> RuleFile:
 
 
 def make_rule(written: dict[str, Any], origin: RuleOrigin, *, file: str = "", line: int = 0) -> Rule:
-    """One rule that is not in a file (a choice, or its edited form); raises ConfigError."""
+    """Builds a rule that is not in a file (a choice, or its edited form). Raises ConfigError."""
     problems = ConfigProblems(YamlFile(file or "rule", {}, {(): line or 1}))
     rule = _read_rule(written, (), origin, problems, [])
     problems.raise_if_any()
@@ -323,7 +321,7 @@ def _builtin_off(file: YamlFile, origin: RuleOrigin, problems: ConfigProblems) -
 def _read_rule(
     written: Any, path: YamlPath, origin: RuleOrigin, problems: ConfigProblems, warnings: list[str]
 ) -> Rule | None:
-    """None after adding what is wrong. Problems name the rule by its id once the mapping is known."""
+    """Reads one rule; returns None after it added the problems. Problems name the rule by its id, if it has one."""
     if not isinstance(written, dict):
         refuse(problems, path, written, "a rule (a mapping)")
         return None

@@ -20,8 +20,20 @@ from golem_forge.core.decisions import Verdict, is_stricter, strictest
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
-from golem_forge.policy.rules.globs import host_and_port, host_matches, is_own_machine, name_glob, path_matches_glob
-from golem_forge.policy.rules.model import OBEYED_PATH, SECRET_PATH, ArgTest, Hit, Rule, RuleKind, RuleOrigin
+from golem_forge.policy.rules.model import (
+    OBEYED_PATH,
+    SECRET_PATH,
+    ArgTest,
+    Hit,
+    Rule,
+    RuleKind,
+    RuleOrigin,
+    host_and_port,
+    host_matches,
+    is_own_machine,
+    name_glob,
+    path_matches_glob,
+)
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.patterns import (
     matches_exact,
@@ -45,7 +57,7 @@ _GROUP = RuleKind.GROUP
 
 
 class CallView:
-    """One call while rules are held against it; each analysis of its command is made once, when first needed."""
+    """A call while rules are matched against it; each analysis of its command is made once, when first needed."""
 
     def __init__(self, facts: CallFacts) -> None:
         self.facts = facts
@@ -61,7 +73,7 @@ class CallView:
 
     @cached_property
     def segments(self) -> list[tuple[int, Effect, Segment, Places]]:
-        """Each parsed segment with its `exec` effect; nothing at all unless they correspond one to one."""
+        """Returns each parsed segment with its `exec` effect; empty unless they correspond one to one."""
         command = self.facts.command
         if command is None or command.parsed is None or len(command.parsed.segments) != len(self.execs):
             return []
@@ -83,7 +95,7 @@ def in_scope(rule: Rule, facts: CallFacts) -> bool:
 
 
 def _hits_anywhere(rule: Rule, view: CallView) -> list[Hit]:
-    """Everything of the call that this rule matches, whatever its scope."""
+    """Returns everything in the call that the rule matches; its scope is not looked at."""
     facts = view.facts
     if rule.kind is _COMMAND:
         return _command_hits(rule, view)
@@ -138,7 +150,7 @@ def _net_matches(rule: Rule, effect: Effect) -> bool:
 
 
 def place_matches(rule: Rule, host: str, port: int) -> bool:
-    """Of a `host` or `group` rule; the host in its one spelling."""
+    """Whether a `host` or `group` rule matches this host (in normal form) and port."""
     if rule.kind is _GROUP:
         return (host, port) in rule.places
     return port in rule.ports and host_matches(rule.host, host)
@@ -213,9 +225,9 @@ def _real(directory: str) -> str:
 @dataclass(frozen=True, slots=True)
 class RuleOutcome:
     verdict: Verdict | None = None
-    """None: no rule matched."""
+    """None if no rule matched."""
     matched: tuple[Rule, ...] = ()
-    """The strictest first."""
+    """The matching rules, strictest first."""
     covers: bool = False
     accepted: frozenset[str] = frozenset()
     """Danger ids, `secret_path` and `obeyed_path`, each only if accepted for every effect that carries it."""
@@ -261,7 +273,7 @@ def _covers(allowing: list[Hit], view: CallView, bases: tuple[EffectVerdict, ...
 
 
 def uncovered_effects(hits: Iterable[Hit], bases: tuple[EffectVerdict, ...]) -> tuple[int, ...]:
-    """Of a native tool's call: the effects, by index, that neither run by themselves nor are allowed by a rule."""
+    """Returns the indices of a native tool's effects that neither the defaults nor a rule allow."""
     allowed = {hit.index for hit in hits if hit.rule.verdict is Verdict.PRE_APPROVED}
     if _WHOLE_CALL in allowed:
         return ()
@@ -271,7 +283,7 @@ def uncovered_effects(hits: Iterable[Hit], bases: tuple[EffectVerdict, ...]) -> 
 
 
 def unmentioned_effects(hits: Iterable[Hit], bases: tuple[EffectVerdict, ...]) -> tuple[int, ...]:
-    """Of the uncovered effects those that no rule speaks of at all; one that asks speaks of its effect too."""
+    """Returns the uncovered effects that no rule matches at all; a rule that asks matches its effect too."""
     hits = tuple(hits)
     asking = [hit for hit in hits if hit.rule.verdict is not Verdict.PRE_APPROVED]
     return tuple(
@@ -290,7 +302,9 @@ def _speaks_of(hit: Hit, index: int, effect: Effect) -> bool:
 
 
 def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str]:
-    """Only the person's own file can accept. An id stays a floor while one effect carries it unaccepted."""
+    """Returns the danger ids that the person's own rules accept. An id that one effect carries without acceptance stays
+    a floor.
+    """
     given: dict[int, set[str]] = {}
     for hit in allowing:
         if hit.rule.accept and hit.rule.origin is RuleOrigin.USER:

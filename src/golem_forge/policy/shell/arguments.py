@@ -39,7 +39,7 @@ def before_double_dash(arguments: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def short_letters(arguments: tuple[str, ...]) -> set[str]:
-    """Every letter of every cluster."""
+    """Returns every letter of every cluster of short options (`-xvf`)."""
     return {
         letter
         for word in before_double_dash(arguments)

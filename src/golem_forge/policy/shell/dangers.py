@@ -471,9 +471,9 @@ DANGER_IDS = (*(name for name in _CHECKS if name not in BUILTIN_IDS), "depth")
 
 class Side(StrEnum):
     INSIDE = "inside"
-    """In full walls over zones that can be brought back nothing of it stays: the mode `contained` lets it run."""
+    """Full walls over zones that can be undone contain the danger: the mode `contained` lets it run."""
     OUTSIDE = "outside"
-    """It means to reach something beyond the walls, or to tell what nobody can take back."""
+    """It is meant to reach something beyond the walls, or to send data that cannot be taken back."""
 
 
 DANGER_SIDES: Final = {

@@ -32,17 +32,17 @@ _GLOB = frozenset("*?[\\")
 
 @dataclass(slots=True)
 class GitReading:
-    """One git command; `why` says why it is not known to only read, and is empty if it is."""
+    """A parsed git command. `why` says why it is not proven to only read; empty if it is proven."""
 
     why: str = ""
     row: GitRow | None = None
-    """None: not a reading subcommand."""
+    """None if the subcommand is not in the table of reading subcommands."""
     option: str = ""
     """The first option that is in no list; operands may be another reason."""
     directories: list[str] = field(default_factory=list)
     """The values of `-C`, each to be entered from the one before it."""
     names: list[str] = field(default_factory=list)
-    """Operands that may be paths, or revisions."""
+    """Operands that may be paths or revisions."""
     paths: list[str] = field(default_factory=list)
     """Operands after `--`."""
     inserts_at: int = 0
@@ -64,7 +64,7 @@ class GitReading:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether it is told to leave secret names out."""
+        """Whether the command is told to leave files with secret names out."""
         return self.shows_content and self.row is not None and self.row.shows in (GitShows.WALK, GitShows.TREES)
 
     @property

@@ -93,7 +93,7 @@ def program_name(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _ScriptContext:
-    """Where a script stands: how deep, in which wrappers, what it reads and in which directory."""
+    """The context of a nested script: its depth, the wrappers around it, its input and its directory."""
 
     depth: int = 0
     via: tuple[str, ...] = ()

@@ -121,7 +121,7 @@ class LenientReader:
         self.report.fork_bomb = self.report.fork_bomb or scope.fork_bomb
 
     def read_operator(self, scope: statements.StatementBuilder) -> bool:
-        """Whether it was a pipe."""
+        """Reads an operator between commands. Returns True for a pipe."""
         pair = self.text[self.position : self.position + 2]
         if pair in ("&&", "||"):
             self.position += 2
@@ -220,7 +220,7 @@ class LenientReader:
         return end
 
     def read_double(self, pieces: statements.WordBuilder) -> None:
-        """At the opening `"`."""
+        """Reads a double-quoted part; the position is at the opening quote."""
         self.position += 1
         text, start = self.text, self.position
         while self.position < len(text):
@@ -242,7 +242,7 @@ class LenientReader:
         self.loose.append(start)
 
     def read_expansion(self, pieces: statements.WordBuilder, kind: str) -> None:
-        """At a backtick or `$`."""
+        """Reads an expansion; the position is at a backtick or `$`."""
         (self.read_backtick if self.text[self.position] == "`" else self.read_dollar)(pieces, kind)
 
     def read_backtick(self, pieces: statements.WordBuilder, kind: str) -> None:
@@ -282,7 +282,7 @@ class LenientReader:
             pieces.add("$", kind)
 
     def read_parenthesis(self, pieces: statements.WordBuilder, kind: str) -> None:
-        """At `$(`: a command substitution, or arithmetic if it can be nothing else."""
+        """Reads from `$(` on: a command substitution, or arithmetic if it can be nothing else."""
         if self.text.startswith("$((", self.position) and self.skip_arithmetic(3, "))"):
             pieces.add("$(())", QUOTED)
             return
@@ -298,7 +298,7 @@ class LenientReader:
             pieces.add("$" + name if written == "${" + name + "}" else written, QUOTED)
 
     def read_parameter(self, pieces: statements.WordBuilder, kind: str) -> None:
-        """After `${`, up to its `}`."""
+        """Reads a parameter expansion; the position is after `${`."""
         text, start = self.text, self.position
         if text[start : start + 1] in (" ", "\t", "\n", "|"):
             self.position += 1
@@ -466,7 +466,7 @@ _BRACKETS = regex(r"[()\[\]]")
 
 
 def arithmetic_end(text: str, start: int, closer: str, report: AnalysisReport) -> int | None:
-    """Where the closer of arithmetic stands; none if its brackets do not fit."""
+    """Returns the position of the closing bracket of arithmetic; None if the brackets do not match."""
     if not report.spend(0):
         return None  # looking for brackets that never close takes long
     level = 0

@@ -102,7 +102,9 @@ def steers_cd(segment: Segment) -> bool:
 
 
 def operands_outside(parsed: Parsed, index: int, world: CommandWorld, places: tuple[str, ...]) -> tuple[Operand, ...]:
-    """What the words of a segment, and the commands in its arguments or fed to it, name outside every zone."""
+    """Returns the paths outside every zone that a segment names in its words, in commands in its arguments, or in
+    commands fed to it.
+    """
     words = parsed.segments[index].words
     name = posixpath.basename(words[0])
     found: list[Operand] = []

@@ -48,9 +48,9 @@ def matches_strict(pattern: Pattern, segment: Segment, world: CommandWorld, plac
 
 
 def matches_prefix(pattern: Pattern, segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> bool:
-    """As `matches_strict`, for a rule that lets commands run whose further words nobody has seen.
+    """Like `matches_strict`, for a rule that names only the first words and leaves the others open.
 
-    Threat: `git log --output=FILE` writes and `git diff --ext-diff` runs what a repository names. Whoever allowed
+    Threat: `git log --output=FILE` writes and `git diff --ext-diff` runs what a repository names. A person who allowed
     `git log` meant reading, so of git's reading subcommands only the options that are known to read are covered.
     """
     if not matches_strict(pattern, segment, world, places):
@@ -60,10 +60,11 @@ def matches_prefix(pattern: Pattern, segment: Segment, world: CommandWorld, plac
 
 
 def matches_offered(pattern: Pattern, segment: Segment, world: CommandWorld, places: tuple[str, ...]) -> bool:
-    """As `matches_prefix`, for a rule that a card offered: nobody wrote it, a person said yes to one command.
+    """Like `matches_prefix`, for a rule that a card offered: a person did not write it, but said yes to one command.
 
-    Threat: whoever got a yes for `pytest -q` tries `pytest -p evil`, for `make test` `make test SHELL=evil`, for `git
-    commit` `git commit --no-verify`. So of programs in `COVERED_FORMS` only the options and operands there are covered.
+    Threat: an agent that got a yes for `pytest -q` tries `pytest -p evil`, for `make test` `make test SHELL=evil`, for
+    `git commit` `git commit --no-verify`. So of programs in `COVERED_FORMS` only the options and operands there are
+    covered.
     """
     if not matches_prefix(pattern, segment, world, places):
         return False
@@ -362,7 +363,7 @@ def leads_offers(prefix: tuple[str, ...]) -> bool:
 
 
 def _named_length(prefix: tuple[str, ...]) -> int:
-    """How many words of it name what runs: the target of `make` and the script of `npm run` too."""
+    """Returns how many words name what runs, including the target of `make` and the script of `npm run`."""
     length, form = _covered_form(prefix)
     names_task = posixpath.basename(prefix[0]) in TASK_RUNNERS or (form is not None and bool(form.script_options))
     return length + 1 if names_task else length
@@ -405,7 +406,9 @@ def _ends_at_runner(arguments: tuple[str, ...], runners: frozenset[str]) -> bool
 
 
 def _only_loads(arguments: tuple[str, ...]) -> bool:
-    """Only options and values of options that leave the script open: `python -W ignore`, `bash -o pipefail`."""
+    """Whether all arguments are options, and their values, that leave the script open: `python -W ignore`, `bash -o
+    pipefail`.
+    """
     index = 0
     while index < len(arguments) and arguments[index].startswith(("-", "+")):
         index += 2 if _LOADING.fullmatch(arguments[index]) else 1
@@ -512,8 +515,9 @@ def prefix_choices(words: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _with_looking_option(prefix: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:
-    """Whoever allows `tsc --noEmit` has not allowed `tsc`, which writes: such an option is part of what is offered.
-    Nothing is where it does not come first, for a rule knows only leading words."""
+    """Adds an option like `--noEmit` to the prefix: a person who allows `tsc --noEmit` has not allowed `tsc`, which
+    writes. Returns an empty prefix if the option does not come first, because a rule knows only leading words.
+    """
     looking = _ONLY_LOOKS.get(posixpath.basename(prefix[-1]), frozenset()) if prefix else frozenset()
     if looking.isdisjoint(words[len(prefix) :]):
         return prefix

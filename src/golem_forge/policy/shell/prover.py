@@ -49,7 +49,7 @@ _PLAIN_NUMBER_TEXT = regex(r"(?!.*(--|\+\+))[\w ./:,+-]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SegmentProof:
-    """One segment: proven if `why` is empty; its path operands, as far as they could be told apart."""
+    """The proof of one segment: proven if `why` is empty; with its path operands, as far as they are known."""
 
     why: str
     operands: tuple[Operand, ...] = ()
@@ -109,7 +109,7 @@ def prove(parsed: Parsed, world: CommandWorld, cwd: str) -> Proof:
 
 
 def segment_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tuple[str, ...], ...]:
-    """For each segment the working directories it may run in; none when that cannot be known."""
+    """Returns for each segment the directories in which it may run; empty if they cannot be known."""
     places: list[tuple[str, ...]] = []
     now: tuple[str, ...] = (cwd,)
     for index, segment in enumerate(parsed.segments):
@@ -133,8 +133,9 @@ def _cd_target(parsed: Parsed, world: CommandWorld, cwd: str) -> Operand | None:
 
 
 def _possible_places(parsed: Parsed, world: CommandWorld, cwd: str) -> tuple[tuple[str, ...], ...]:
-    """For each segment every directory that it may run in, outside of zones too: what a `cd` or `pushd` before it led
-    to if it was done, and where it was if that failed or was left out. Wide, for it only finds what leaves the zones.
+    """Returns for each segment every directory in which it may run, also outside zones: where a `cd` or `pushd` before
+    it led, and where it was if that failed or was skipped. Wide on purpose, since it is used only to find what leaves
+    the zones.
     """
     places: list[tuple[str, ...]] = []
     done: tuple[str, ...] = (cwd,)  # after what came before, if that ended well
@@ -408,7 +409,7 @@ def _read_sed(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 def _read_awk(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Nothing but fields of lines, printed: a program of awk's may start others, write files and read any."""
+    """Proves only awk programs that print fields: others may start programs, write files and read any file."""
     words = list(arguments)
     if words[:1] == ["-F"] and len(words) > 1:
         del words[:2]
@@ -423,7 +424,9 @@ def _read_awk(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 def _read_test(arguments: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """One look at one path. The shell's own `test` evaluates words in other forms (`-v 'a[$(…)]'`, `-eq`)."""
+    """Proves only a single test of one path. The shell's own `test` evaluates words in other forms (`-v 'a[$(…)]'`,
+    `-eq`).
+    """
     paths = tuple(word for word in arguments if not word.startswith("-"))
     if len(arguments) != 2 or not _FILE_TEST.fullmatch(arguments[0]) or len(paths) != 1:
         return "test is only proven with one check of one path", paths

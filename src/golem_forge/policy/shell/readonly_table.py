@@ -146,7 +146,7 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
 }
 
 ONE_FORM = frozenset(name for name, row in READ_ONLY_TABLE.items() if row.operands in ("awk", "test", "version"))
-"""They only read in one form. In any other, such a program is as unknown as one without a row."""
+"""Programs that are proven in one form only. In any other form they are as unknown as a program without a row."""
 
 HARMLESS_SCRIPTS = names("which")
 """A shell script on Debian that uses nothing but the shell's own commands."""
@@ -156,7 +156,7 @@ FIND_VALUED = names("-name -iname -path -ipath -type -size -mtime -mmin -newer -
 
 
 class GitOperands(StrEnum):
-    """What a subcommand's operands are."""
+    """The kind of a subcommand's operands."""
 
     NAMES = "names"
     """Revisions and paths, not to be told apart: each is judged as the path that it could be."""
@@ -168,7 +168,7 @@ class GitOperands(StrEnum):
 
 
 class GitShows(StrEnum):
-    """What a subcommand shows of the files that a repository holds or has held."""
+    """What a subcommand prints of the files in a repository and its history."""
 
     NAMES = "names"
     """Names, ids and what people wrote about commits."""
@@ -177,7 +177,7 @@ class GitShows(StrEnum):
     TREES = "trees"
     """Content of whatever it meets; it takes paths that are left out."""
     FILES = "files"
-    """Content of what its operands name."""
+    """The content of what its operands name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,15 +405,15 @@ GIT_TABLE: dict[tuple[str, ...], GitRow] = {
     ("worktree", "list"): GitRow(switches=names("-v --verbose --porcelain -z"), operands=GitOperands.NONE),
     **dict.fromkeys((("version",), ("--version",)), GitRow(operands=GitOperands.NONE)),
 }
-"""By the words that name the subcommand."""
+"""Rows by the words of the subcommand."""
 
 GIT_SWITCHES = names("--no-pager -P --no-optional-locks --no-replace-objects")
-"""Before the subcommand. `-C` is read too: its value is a path operand, from which the others start."""
+"""Options before the subcommand. `-C` is read too: its value is a path from which the other operands start."""
 
 NO_EXTERNAL_PROGRAMS = ("--no-ext-diff", "--no-textconv")
-"""Said to every subcommand that `diffs`: git has no variable for it."""
+"""Options added to every subcommand that `diffs`; git has no variable for them."""
 
 EXCLUDED_SECRETS = tuple(f":(exclude,top,icase,glob){glob}" for glob in SECRET_GLOBS)
 """Paths that no proven git shows the content of, in no commit: the walls hide them in the work tree only."""
 EVERY_COMMIT = ("--full-history", "--sparse")
-"""Said to walks over all paths: what is left out of the content does not leave commits out."""
+"""Options added to walks over all paths, so that excluded paths do not hide commits."""

@@ -207,7 +207,9 @@ class StatementBuilder:
         self.check_self_starts(self.frames[0].start, _OWN_SCRIPT, at_least=2)
 
     def check_self_starts(self, start: int, own: Container[tuple[str, ...]], *, at_least: int = 1) -> None:
-        """From `start` on: something that starts itself in the background, or twice in one pipeline."""
+        """Detects a fork bomb in the commands from `start` on: one that starts itself in the background, or twice in
+        one pipeline.
+        """
         calls = [index for index in range(start, len(self.raws)) if self.raws[index].words[:1] in own]
         for index in calls if len(calls) >= at_least else ():
             first, end = self.raws[index].fed
@@ -246,7 +248,7 @@ class ShellWord:
 
 @dataclass(slots=True)
 class WordBuilder:
-    """A word in the making."""
+    """Collects the pieces of a word."""
 
     text: list[str] = field(default_factory=list)
     mask: list[str] = field(default_factory=list)
@@ -276,7 +278,7 @@ def _decode_one(match: re.Match[str]) -> str:
 
 
 def has_too_many_braces(word: ShellWord) -> bool:
-    """More braces than an honest word has: `finish_word` leaves them as they are."""
+    """Whether the word has so many braces that `finish_word` does not expand them."""
     opening = word.text.find("{")
     return opening >= 0 and (word.text.count("{") > 64 or word.text.count(",", opening) > 512)
 
@@ -340,7 +342,7 @@ def _first_brace(word: ShellWord) -> tuple[int, list[int], int] | None:
 
 
 def printed_texts(program: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """What `echo`, `yes` or `printf` may print, in each reading a shell might choose."""
+    """Returns what `echo`, `yes` or `printf` may print, in each way that a shell may read it."""
     if program == "printf":
         return _printf_texts(arguments[1:] if arguments[:1] == ("--",) else arguments)
     start = 0

@@ -78,7 +78,7 @@ class Opaque:
 
 
 class _UnreadableError(Exception):
-    """(reason, position)"""
+    """Raised with (reason, position) for text that the strict parser refuses."""
 
 
 def parse_strict(text: str) -> Parsed | Opaque:
@@ -242,7 +242,7 @@ class ProgramFile:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where a path operand leads: inside a zone, outside every zone, or nowhere (`bad`)."""
+    """The target of a path operand: inside a zone, outside every zone, or unusable (`bad`)."""
 
     kind: OperandKind
     virtual: str
@@ -261,12 +261,13 @@ class CommandWorld(Protocol):
         """`path` as a process whose working directory is the virtual directory `cwd` would reach it."""
 
     def scan_complete(self, virtual: str, *, hidden: bool = True) -> bool:
-        """Whether the walls hide every secret below this directory: they have looked at all of it. Without `hidden`,
-        names that begin with a dot are not looked into by the program."""
+        """Whether the walls have scanned this whole directory and hide every secret in it. Without `hidden`, names that
+        begin with a dot do not count.
+        """
 
     def work_tree(self, place: str) -> str | None:
         """The virtual directory whose repository git finds from `place`; the zone's without one. None: the repository's
         settings say that its files are elsewhere, or nobody can tell."""
 
     def has_read_rules(self) -> bool:
-        """Whether a rule asks before, or blocks, reading something in the zones."""
+        """Whether a rule asks about or blocks reading somewhere in the zones."""

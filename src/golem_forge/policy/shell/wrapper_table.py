@@ -212,7 +212,7 @@ DESTROYING_WORDS = names(
     " unpublish deploy undeploy upload push downgrade truncate flush nuke trash expunge evict dropall teardown"
     " overwrite"
 )
-"""Of these not even a target or a script that a project names is covered by more than its own words."""
+"""A target or script with one of these words is covered only exactly as it was allowed, even if a project names it."""
 CHANGING_WORDS = DESTROYING_WORDS | names(
     "strip terminate unlink restore undo revert kill stop restart reboot shutdown disable enable detach down up start"
     " upgrade update link init apply create add new set unset put patch replace edit write import load migrate rename"
@@ -226,8 +226,10 @@ CHANGING_WORDS = DESTROYING_WORDS | names(
 
 @dataclass(frozen=True, slots=True)
 class CoveredForm:
-    """What a rule from a card covers beyond its own words: these options, in full or as letters of a cluster (`:` ends
-    the cluster with a value), and these operands. A word that begins with `@` names a file of more words: never."""
+    """The words that a rule from a card covers beyond its own: these options, in full or as letters of a cluster (`:`
+    ends the cluster with a value), and these operands. A word that begins with `@` names a file of more words and is
+    never covered.
+    """
 
     options: frozenset[str]
     operands: Literal["any", "files", "nouns", "names", "none"] = "any"
@@ -319,17 +321,17 @@ COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
     ("file",): _form("-b -i -k -L -h -z -p -r -s -N -0 --brief --mime --mime-type --mime-encoding --uncompress"),
     ("uniq",): _form("-c -d -u -i", "none"),  # the second operand is written
 }
-"""By the words that every such command begins with; runners before them (`python -m`, `npx`, `uv run`) are left out."""
+"""Rows by the first words of the command; runners before them (`python -m`, `npx`, `uv run`) are left out."""
 _SHOWING_OPTIONS = (
     "-a -q -v -n: --all --quiet --verbose --json --namespace --no-color --help --outdated --format --limit --state"
     " --depth"
 )
 ANY_SUBCOMMAND = _form(_SHOWING_OPTIONS, "nouns", leads=False)
-"""Of programs that have no row of their own."""
+"""Used for programs that have no row of their own."""
 ANY_SHOWING = _form(_SHOWING_OPTIONS, leads=False)
-"""Of subcommands that only show something."""
+"""Used for subcommands that only show something."""
 ANY_GIT = _form("-q -v --quiet --verbose", "names", leads=False)
-"""Of subcommands of git that have no row of their own."""
+"""Used for subcommands of git that have no row of their own."""
 COVERED_OPERANDS = {
     "any": regex(r"[^@].*|", re.DOTALL),
     "files": regex(r"[^@+].*|", re.DOTALL),  # no option of old: `tail +1f` follows for ever

@@ -89,7 +89,7 @@ def _env(arguments: Words) -> Iterator[HiddenCommand]:
 
 
 def _split_string(arguments: Words) -> tuple[str, tuple[str, ...]] | None:
-    """The text of `env -S` and the words after it."""
+    """Returns the text of `env -S` and the words after it."""
     index = 0
     while index < len(arguments) and arguments[index].startswith("-") and arguments[index] != "--":
         word, after = arguments[index], arguments[index + 1 :]
@@ -198,7 +198,7 @@ def _start_stop_daemon(arguments: Words) -> Iterator[HiddenCommand]:
 
 
 def ssh_command(arguments: Words) -> tuple[str, ...]:
-    """What follows the host; options may stand on both sides of it."""
+    """Returns the command after the host; options may stand on both sides of the host."""
     index = leading_options(arguments, table.SSH_VALUED, frozenset())[1] + 1
     return arguments[index + leading_options(arguments[index:], table.SSH_VALUED, frozenset())[1] :]
 
@@ -258,7 +258,7 @@ def _operand_scripts(arguments: Words) -> list[str]:
 
 
 def _filters(arguments: Words) -> list[str]:
-    """`split --filter=command`"""
+    """Returns the commands of `split --filter=command`."""
     following = pairwise((*arguments, ""))
     return [word.partition("=")[2] or after for word, after in following if is_long(word, "--filter", 2)]
 
@@ -274,7 +274,7 @@ def _printf_variables(arguments: Words) -> list[str]:
 
 
 def _callbacks(arguments: Words) -> list[str]:
-    """`mapfile -C command`, `compgen -C command`."""
+    """Returns the commands of `mapfile -C command` and `compgen -C command`."""
     options, _ = all_options(arguments, "CcdnOsuAFGPSWXo", frozenset())
     return [option.value for option in options if option.flag in ("-C", "-W") and option.value]
 
@@ -311,7 +311,7 @@ def is_wrapper(program: str) -> bool:
 
 
 def hidden_commands(program: str, arguments: Words) -> Iterator[HiddenCommand]:
-    """What `program` would run because of its arguments."""
+    """Yields the commands that `program` would run because of its arguments."""
     if program in _SPECIAL:
         yield from _SPECIAL[program](arguments)
     elif program in _SCRIPTS:
@@ -366,7 +366,9 @@ def regular_commands(grammar: WrapperGrammar, arguments: Words) -> Iterator[Hidd
 def possible_commands(
     rest: tuple[str, ...], options: list[Option], long_valued: frozenset[str]
 ) -> Iterator[tuple[str, ...]]:
-    """What may be the command in `rest`: after an unknown option its value comes first, so any later word too."""
+    """Yields what may be the command in `rest`. After an unknown option its value may come first, so later words count
+    too.
+    """
     if rest:
         yield rest
     known = long_valued | table.PLAIN_LONG

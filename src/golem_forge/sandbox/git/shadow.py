@@ -45,7 +45,7 @@ from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.cache import kept_home
 from golem_forge.sandbox.walls.model import GitMount, ShadowPlan
 from golem_forge.sandbox.zones import Zone, zone_key
-from golem_forge.storage.private_file import FileStamp, LockTimeout, file_stamp, locked, write_private
+from golem_forge.storage.home import FileStamp, LockTimeout, file_stamp, locked, write_private
 
 _MOST_SUBMODULES: Final = 8
 """Each takes seven mounts; of more of them commands see a read-only git directory."""

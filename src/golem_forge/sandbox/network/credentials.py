@@ -31,8 +31,9 @@ from golem_forge.core.regex import regex
 from golem_forge.events.redaction import Redactor, StreamRedactor
 
 MOST_REQUESTS: Final = 1000
-"""Of one child, to all hosts that have credentials, also without a placeholder: an answer says whether a value that
-the child guessed is the right one. Each use is a line of the journal."""
+"""Maximum requests of one child to all hosts that have credentials, also those without a placeholder: an answer tells
+whether a value that the child guessed is right. Each use is a line of the journal.
+"""
 MAX_ANSWER_HEAD: Final = 1 << 16
 _LONGEST_PATH: Final = 2048
 _MOST_INTERIM: Final = 8
@@ -43,7 +44,7 @@ _VALUE: Final = regex(r"[!-~][ -~]{6,16382}[!-~]")
 _ESCAPE: Final = regex(r"%([0-9A-Fa-f]{2})?")
 _PLAIN_PATH: Final = regex(r"/(?:[A-Za-z0-9._~!$&'()*+,=:@/-]|%[0-9A-Fa-f]{2})*")
 _NEVER_ESCAPED: Final = regex(r"[A-Za-z0-9._~/\\%;?#\x00-\x1f\x7f-]")
-"""What has no reason to be escaped in a path, or another meaning to servers that decode twice."""
+"""Characters that need no escape in a path, or that servers which decode twice would read differently."""
 _SEPARATES: Final = regex(r"[./\\%;?#]")
 _CONTROL: Final = regex(r"[\x00-\x08\x0a-\x1f\x7f]")
 _LENGTH: Final = regex(r"[0-9]{1,15}")
@@ -65,7 +66,7 @@ Headers = Sequence[tuple[str, str]]
 
 
 class Refused(Exception):
-    """`status` and the text go to the child."""
+    """Raised for a refused request; `status` and the text go to the child."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(text)
@@ -74,7 +75,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class CredentialUse:
-    """What the journal keeps of one use."""
+    """The record of one use for the journal."""
 
     variable: str
     host: str
@@ -85,20 +86,22 @@ class CredentialUse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingRequest:
     head: bytes
-    """Everything but the framing of a body and the empty line."""
+    """The request line and headers, without the headers that frame the body and without the empty line."""
     method: str
     length: int | None
-    """Of the body; None: it comes in chunks."""
+    """Length of the body; None if it comes in chunks."""
     use: CredentialUse | None
-    """None: the child wrote no placeholder, and nothing was put in."""
+    """None if the child wrote no placeholder, so that no credential was inserted."""
     continues: bool
     """The child waits for a word before it sends the body."""
     chunks: bool
-    """The child understands an answer in chunks."""
+    """Whether the child understands an answer in chunks."""
 
 
 class HeaderCredentials:
-    """For one child. `told` hears of each use before it happens; what it raises refuses the request."""
+    """Inserts credentials into the requests of one child. `told` is called before each use; if it raises, the request
+    is refused.
+    """
 
     def __init__(
         self,
@@ -128,7 +131,7 @@ class HeaderCredentials:
         return any(entry.host == host for entry in self._entries)
 
     def tunnelled(self, host: str) -> None:
-        """The child speaks TLS to this host by itself."""
+        """Records that the child speaks TLS to this host by itself."""
         if self.has(host):
             self._tunnels[host] = None
 
@@ -170,7 +173,9 @@ class HeaderCredentials:
         )
 
     def tell(self, use: CredentialUse | None) -> None:
-        """Before each request goes out. Raises Refused where there were too many, or a use could not be recorded."""
+        """Counts and reports a request before it is sent. Raises Refused if there were too many or a use could not be
+        recorded.
+        """
         self._requests += 1
         if self._requests > MOST_REQUESTS:
             text = f"One command may send {MOST_REQUESTS} requests to hosts with credentials. Start another one."
@@ -212,7 +217,7 @@ class HeaderCredentials:
 
 
 def _key(name: str) -> str:
-    """Of a header. Some servers read `_` as `-`."""
+    """Normalises a header's name. Some servers read `_` as `-`."""
     return name.lower().replace("_", "-")
 
 
@@ -356,7 +361,7 @@ async def _pieces(reader: asyncio.StreamReader, length: int | None, idle_seconds
 
 
 async def _chunks(reader: asyncio.StreamReader, idle_seconds: float) -> AsyncIterator[bytes]:
-    """Without extensions and trailers. Raises IncompleteReadError for what is no chunk."""
+    """Yields the chunks of a body without extensions and trailers. Raises IncompleteReadError for a malformed chunk."""
     while True:
         line = await _line(reader, idle_seconds)
         found = _CHUNK.fullmatch(line)

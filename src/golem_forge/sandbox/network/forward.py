@@ -21,7 +21,7 @@ _PIECE: Final = 1 << 16
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Connect = Callable[[], Awaitable[Streams]]
-"""Raises OSError."""
+"""Opens a connection. Raises OSError."""
 
 
 class PortForward:
@@ -42,7 +42,7 @@ class PortForward:
         self._servers.append(await asyncio.start_server(self._accept, sock=listener))
 
     def close(self) -> None:
-        """May be called twice, or before `serve`."""
+        """Stops listening and drops all clients. May be called twice, or before `serve`."""
         self._closed = True
         for server in self._servers:
             server.close()

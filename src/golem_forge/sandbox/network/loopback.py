@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "localhost"
 _ADDRESSES: Final = ("127.0.0.1", "::1")
-"""What the name stands for, inside as outside."""
+"""The addresses of `localhost`, inside and outside."""
 
 
 class HostServices:
@@ -97,7 +97,7 @@ def _addresses(grant: HostGrant) -> tuple[str, ...]:
 
 
 def bypassing(grants: Sequence[HostGrant]) -> str:
-    """For NO_PROXY: places that the proxy does not lead to, because they are there themselves."""
+    """Returns the value of NO_PROXY: hosts that are reached directly inside the namespace and not through the proxy."""
     return ",".join(dict.fromkeys(place for grant in grants for place in (grant.host, *_addresses(grant))))
 
 
@@ -108,7 +108,7 @@ _TRIED_WITH: Final = ("--unshare-user", "--disable-userns", "--ro-bind", "/", "/
 _ENVIRONMENT: Final = {"PATH": "/usr/bin:/bin", "LC_ALL": "C"}
 _MOST_SAID: Final = 200
 _AT_ONCE: Final = 8
-"""So many sockets are opened inside by one process."""
+"""Number of sockets that one helper process opens inside."""
 OWN_LOOPBACK: Final = "each command has a loopback of its own, so no other command reaches a server in it"
 
 
@@ -133,14 +133,14 @@ class NamespaceHold:
         self.descriptors: Final = (user, network)
 
     def close(self) -> None:
-        """May be called twice."""
+        """Closes the descriptors. May be called twice."""
         while self._descriptors:
             os.close(self._descriptors.pop())
 
 
 class SessionLoopback:
     def __init__(self, user: int, network: int) -> None:
-        """The descriptors become ours to close."""
+        """Takes ownership of the descriptors."""
         self._hold = NamespaceHold(user, network)
         self.number = os.fstat(network).st_ino
         """By which the system knows it: `net:[number]`."""
@@ -162,7 +162,7 @@ class SessionLoopback:
             raise
 
     def close(self) -> None:
-        """It ends with the last process in it."""
+        """Releases the namespace, which ends with its last process."""
         self.closed = True
         self._hold.close()
         for each in self._sockets.values():
@@ -172,7 +172,7 @@ class SessionLoopback:
     async def connect(
         self, port: int, *, tls: ssl.SSLContext | None = None, name: str = "", limit: int = 1 << 16
     ) -> Streams:
-        """To whoever listens there on 127.0.0.1, else on ::1. Raises OSError."""
+        """Connects to a listener inside, on 127.0.0.1 or else on ::1. Raises OSError."""
         failure: OSError | None = None
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             try:
@@ -211,7 +211,7 @@ class SessionLoopback:
             return ready.pop()
 
     def listening(self) -> tuple[ListeningPort, ...]:
-        """What listens in there now, by port. Reads /proc: call it in a thread."""
+        """Returns what listens inside, by port. Reads /proc, so call it in a thread."""
         found = {each.port: each for each in reversed(tuple(_listening(self.number)))}
         return tuple(found[port] for port in sorted(found))
 
@@ -232,7 +232,7 @@ class ListeningPort:
     command: str = ""
     """Its words, as the process wrote them: show them escaped and without secrets. Empty: nobody was found."""
     since: float = 0.0
-    """When that process began, in seconds of the clock; 0: not known."""
+    """Start time of that process in seconds since the epoch; 0 if unknown."""
 
 
 _LISTENS: Final = "0A"
@@ -282,13 +282,13 @@ def _listening_sockets(pid: int) -> Iterator[tuple[str, tuple[str, int]]]:
 
 
 def _address(text: str) -> str:
-    """As the kernel writes it: words of four bytes, each in the order of the processor."""
+    """Parses an address as the kernel writes it: words of four bytes, each in the byte order of the processor."""
     raw = b"".join(bytes.fromhex(text[at : at + 8])[::-1] for at in range(0, len(text), 8))
     return str(IPv4Address(raw) if len(raw) == 4 else IPv6Address(raw))
 
 
 def _owners(pids: list[int], links: set[str]) -> dict[str, int]:
-    """Socket → the first process that has it."""
+    """Returns for each socket the first process that has it open."""
     found: dict[str, int] = {}
     left = _MOST_DESCRIPTORS
     for pid in pids:
@@ -390,12 +390,12 @@ def _namespaces_of(info: int) -> SessionLoopback:
 
 @lru_cache(maxsize=4)
 def _tried_before(bwrap: str, user: int) -> list[str]:
-    """What the first try of this process said: empty until then, `""` where it worked."""
+    """Returns the cached result of this process's first attempt: an empty list before it, `""` if it worked."""
     return []
 
 
 def _try_to_join(bwrap: str, made: SessionLoopback) -> None:
-    """Once for each process: a machine does not change meanwhile."""
+    """Tests once per process whether the namespace can be entered. Raises LoopbackUnavailable."""
     known = _tried_before(bwrap, os.geteuid())
     if not known:
         known.append(_joining_problem(bwrap, made))
@@ -430,8 +430,9 @@ def _last_words(said: bytes) -> str:
 
 
 def loopback_key(walls: Walls, guest: str) -> Hashable:
-    """Who shares a loopback: workers of one caller (`guest`: a client of a served session) with the same zones, modes
-    and rules about paths."""
+    """Returns the key of a shared loopback: workers of one caller (`guest`: a client of a served session) with the same
+    zones, modes and path rules share it.
+    """
     return (guest, walls.sharing_key())
 
 
@@ -447,15 +448,15 @@ class SessionLoopbacks:
 
     @property
     def made(self) -> tuple[SessionLoopback, ...]:
-        """All of them: those of sub-workers with other zones, too."""
+        """Returns all loopbacks, also those of sub-workers with other zones."""
         return tuple(self._made.values())
 
     def find(self, key: Hashable) -> SessionLoopback | None:
-        """The one that was made, if it was."""
+        """Returns the loopback of this key, or None if it was not made yet."""
         return self._made.get(key)
 
     async def get(self, key: Hashable) -> SessionLoopback | None:
-        """Made when first asked for; None: see `problem`."""
+        """Returns the loopback of this key and makes it when first needed; None if that failed (see `problem`)."""
         async with self._lock:
             if key not in self._made and not self.problem and not self._closed:
                 try:

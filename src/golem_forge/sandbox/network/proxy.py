@@ -82,7 +82,7 @@ class Upstream:
 
 
 def user_proxy(environ: Mapping[str, str]) -> Upstream | None:
-    """None: the person's programs reach hosts by themselves, or through something else than an HTTP proxy."""
+    """Returns the person's HTTP proxy; None if their programs connect directly, or through another kind of proxy."""
     said = next((environ[name] for name in _PROXY_VARIABLES if environ.get(name)), "")
     try:
         parts = urlsplit(said if "://" in said else f"http://{said}")
@@ -134,7 +134,7 @@ class HostProxy:
 
     @property
     def passed_by(self) -> tuple[str, ...]:
-        """See HeaderCredentials."""
+        """Hosts with credentials that the child reached only by its own TLS tunnels; see HeaderCredentials."""
         return self._credentials.passed_by if self._credentials is not None else ()
 
     async def serve(self, listener: socket.socket) -> None:
@@ -146,7 +146,7 @@ class HostProxy:
         self._server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD)
 
     async def serve_inside(self, pid: int) -> None:
-        """The same on a socket in the network namespace of a process. Raises WALLS_UNAVAILABLE."""
+        """Serves on a socket in the network namespace of a process. Raises WALLS_UNAVAILABLE."""
         await self.serve(await open_listener(pid))
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class HostProxy:
             far_writer.transport.abort() if self._closed else far_writer.close()
 
     async def _serve_credential(self, request: ProxyRequest, store: HeaderCredentials, client: _Stream) -> None:
-        """By TLS, to the port that the host was granted for."""
+        """Forwards a request with its credential by TLS, to the port that the host was granted for."""
         request = replace(request, port=TLS_PORT)
         try:
             going = store.prepare(request.host, request.method, request.target, request.headers, minor=request.minor)
@@ -223,7 +223,7 @@ class HostProxy:
             server[1].transport.abort()
 
     async def _connected_by_tls(self, request: ProxyRequest, addresses: tuple[str, ...]) -> _Stream:
-        """Raises _ProxyAnswer."""
+        """Connects to the host by TLS. Raises _ProxyAnswer."""
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 if self._tls is None:
@@ -269,7 +269,7 @@ class HostProxy:
     async def _connected(
         self, request: ProxyRequest, addresses: tuple[str, ...]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To a checked address, or through the person's proxy. Raises OSError, IncompleteReadError."""
+        """Connects to a checked address, or through the person's proxy. Raises OSError, IncompleteReadError."""
         beyond = self._beyond(request.host)
         if beyond is None:
             return await connect(addresses, request.port)
@@ -331,7 +331,7 @@ _NOT_SENT_ON: Final = frozenset(
 
 
 class BadRequest(Exception):
-    """The text is the answer's body."""
+    """Raised for a malformed request; the text is the answer's body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,7 +424,7 @@ plain http is a service of this computer, which is there without the proxy."""
 
 
 def proxy_environment(port: int = PROXY_PORT) -> dict[str, str]:
-    """What tells programs of the proxy. Both spellings, because programs read one or the other."""
+    """Returns the proxy variables, in both spellings because programs read one or the other."""
     address = f"http://127.0.0.1:{port}"
     names = [*_VARIABLES, *(name.lower() for name in _VARIABLES), _YARN_VARIABLE]
     return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
@@ -447,7 +447,9 @@ def open_listeners_blocking(pid: int, places: Sequence[str]) -> list[socket.sock
 
 
 def open_sockets_blocking(orders: Sequence[str], count: int, before: Sequence[str] = ()) -> list[socket.socket]:
-    """What `namespace_child.py` opens. `before`: words that start it inside. Raises OSError with the reason."""
+    """Opens sockets through `namespace_child.py`. `before`: words that start it inside the namespace. Raises OSError
+    with the reason.
+    """
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:

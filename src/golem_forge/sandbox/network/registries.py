@@ -30,7 +30,7 @@ PUBLIC_HOSTS: Final[dict[HostGroup, tuple[str, ...]]] = {
     HostGroup.RUST: ("index.crates.io", "static.crates.io", "crates.io", "static.rust-lang.org"),
     HostGroup.GO: ("proxy.golang.org", "sum.golang.org"),
 }
-"""What each group's programs ask where nobody set anything, at port 443."""
+"""The default hosts of each group's programs, at port 443."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ _QUERY: Final = regex(r"(https?://[^\s,|?#]*)\?([^\s,|#]*)")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mirrors:
     env: dict[str, str] = field(default_factory=dict)
-    """What commands get."""
+    """Variables for commands."""
     stripped: tuple[str, ...] = ()
     """Names of variables whose addresses held a user name, a password or a token."""
     places: dict[HostGroup, tuple[Place, ...]] = field(default_factory=dict)
 
     @property
     def notice(self) -> str:
-        """For the person; empty if nothing was taken out."""
+        """Returns a notice for the person; empty if no credentials were removed."""
         if not self.stripped:
             return ""
         names = " and ".join(self.stripped) if len(self.stripped) < 3 else ", ".join(self.stripped)

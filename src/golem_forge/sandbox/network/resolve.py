@@ -24,7 +24,7 @@ Lookup = Callable[[str, int], Awaitable[tuple[str, ...]]]
 """(host, port) → addresses as text. Raises OSError."""
 _MOST_ADDRESSES: Final = 32
 _TRY_SECONDS: Final = 5.0
-"""For each address that has another one after it."""
+"""Timeout of a connection attempt if another address is left to try."""
 
 
 class PrivateAddress(Exception):

@@ -28,9 +28,9 @@ from golem_forge.sandbox.walls.model import Streams
 
 GRACE_S: Final = 0.3
 _AFTERWARDS_S: Final = 0.5
-"""Whoever ended a command waits so long for what is done after it; the rest goes on without them."""
+"""Seconds that the caller who ended a command waits for the work after its end; the rest goes on in the background."""
 GIVE_UP_S: Final = 1.5
-"""After KILL. Only a process stuck inside the kernel lasts so long; its tree's ExitStatus is not kept back for it."""
+"""Seconds after SIGKILL until the ExitStatus is given anyway; only a process stuck inside the kernel lasts so long."""
 
 
 class Child:
@@ -66,12 +66,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The root of the tree, as the host sees it."""
+        """The pid of the tree's root on the host."""
         return self.holder.root or 0
 
     @property
     def output(self) -> Capture:
-        """Not where there is a `tail`."""
+        """The captured standard output; not available if there is a `tail`."""
         return self._readers[0].capture
 
     @property
@@ -79,7 +79,7 @@ class Child:
         return self._readers[1].capture if len(self._readers) > 1 else None
 
     def error_text(self, longest: int) -> str:
-        """What it said on standard error, or at all where that is not kept apart."""
+        """Returns standard error, or all output if the two are not separate."""
         if self.tail is not None:
             return self.tail.text()[:longest]
         return (self.errors or self.output).read(0, longest).decode("utf-8", "replace")
@@ -104,11 +104,11 @@ class Child:
 
     @property
     def is_over(self) -> bool:
-        """Nothing of it runs any more; what comes afterwards may still be going on."""
+        """Whether all its processes have ended; work after the end may still go on."""
         return self._exit is not None
 
     async def wait(self, seconds: float | None = None) -> ExitStatus | None:
-        """None: it still runs after `seconds`."""
+        """Waits for the end. Returns None if it still runs after `seconds`."""
         if self.ending is None:
             await asyncio.wait([self.ended], timeout=seconds)
         return self.ending
@@ -119,8 +119,9 @@ class Child:
         return await self.gone()
 
     async def gone(self) -> ExitStatus:
-        """Once the end was decided: returns when nobody is left. A caller who is cancelled meanwhile, also by a scope
-        that does it again and again, hears of it only then: nothing of a call outlives it."""
+        """Waits, once the end was decided, until no process is left. Cancellation of the caller is delayed until then,
+        so that nothing of a call outlives it.
+        """
         cancelled: asyncio.CancelledError | None = None
         while self.ending is None:
             try:
@@ -132,7 +133,9 @@ class Child:
         return self.ending
 
     def signal(self, number: int) -> None:
-        """To the command's process group, in a terminal to the foreground group; nothing once it ended."""
+        """Sends a signal to the command's process group, in a terminal to the foreground group; does nothing after the
+        end.
+        """
         if self._exit is None:
             self.holder.signal(number, self._terminal.foreground() if self._terminal else None)
 
@@ -156,7 +159,7 @@ class Child:
         self._kill()
 
     def request_end(self, code: str) -> None:
-        """Like `end`, without waiting."""
+        """Begins to end the child as `end` does, without waiting."""
         if self._ending_began or self._exit is not None:
             return
         self._ending_began = True

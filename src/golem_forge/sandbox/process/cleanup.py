@@ -33,7 +33,7 @@ def remove_tree(path: str | bytes, *, dir_fd: int | None = None) -> None:
 
 
 def empty_directory(top: int) -> None:
-    """All that is in an open directory. Raises OSError where it cannot be listed."""
+    """Removes everything in an open directory. Raises OSError if it cannot be listed."""
     taken = set(os.listdir(top))
     waiting = _directories(top)
     number = 0
@@ -62,7 +62,7 @@ def empty_directory(top: int) -> None:
 
 
 def _directories(inside: int) -> list[str]:
-    """Those of a directory, made enterable. Everything else in it is removed."""
+    """Returns the subdirectories, made accessible, and removes everything else in the directory."""
     found = []
     with os.scandir(inside) as entries:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

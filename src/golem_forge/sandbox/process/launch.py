@@ -33,11 +33,11 @@ class ChildFd(IntEnum):
     STDOUT = 1
     STDERR = 2
     ARGUMENTS = 3
-    """What the outer program (bwrap, the launcher) reads its own arguments from."""
+    """From here the outer program (bwrap, the launcher) reads its own arguments."""
     FILTER = 4
     """The seccomp program."""
     INFO = 5
-    """Where bwrap says the pid of the namespace's first process."""
+    """Here bwrap writes the pid of the namespace's first process."""
     CONTROL = 6
     """The launcher's lifeline: its end means that Forge is gone or wants the tree ended."""
     GO = 8
@@ -47,7 +47,7 @@ class ChildFd(IntEnum):
 
 
 class TreeRoot(StrEnum):
-    """What holds the whole tree together."""
+    """The kind of process that holds the tree together."""
 
     NAMESPACE = "namespace"
     """The first process of a pid namespace, named on INFO: killing it ends everything in it."""
@@ -60,7 +60,7 @@ class Launch:
     argv: tuple[str, ...]
     """argv[0] is an absolute host path."""
     env: dict[str, str]
-    """Exactly the child's environment."""
+    """The child's complete environment."""
     root: TreeRoot
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     descriptors: dict[int, int] = field(default_factory=dict)
@@ -70,10 +70,13 @@ class Launch:
     """Called with the pid of the tree's root when the inner stage is ready; only then the command may start. Set: the
     inner stage waits on GO."""
     mount_check: Callable[[], bool] | None = None
-    """Asked while the command runs; False: the walls are no longer what they were built as, and everybody is killed."""
+    """Called while the command runs; False means that the walls are no longer as built, and all
+    processes are killed.
+    """
     marker: str = ""
-    """What the environment of everybody in the tree has in it and nobody else's: who a killed launcher leaves behind
-    is found again by it. Empty: there is none."""
+    """A text that only the environments of this tree's processes contain, to find those that a killed launcher leaves
+    behind. Empty if there is none.
+    """
     make_error: Callable[[str], SandboxError] | None = None
     """Makes the error of a start without a READY byte, from what the outer program said on stderr."""
     on_exit: Callable[[], Awaitable[None] | None] | None = None
@@ -136,8 +139,9 @@ class ChildPipes:
 
 
 def _standard_input(given: bytes | int | None) -> int:
-    """Nothing, a descriptor of ours that the child shall read from, or content: in a file in memory, which the child
-    reads at its own pace."""
+    """Returns a descriptor for standard input: /dev/null, a copy of a given descriptor, or a file in memory with the
+    given content.
+    """
     if isinstance(given, int):
         return os.dup(given)
     if not given:
@@ -161,7 +165,7 @@ WAITING_AT_MOST: Final = 1 << 16
 
 class Terminal:
     def __init__(self, descriptor: int) -> None:
-        """`descriptor` becomes ours to close."""
+        """Takes ownership of `descriptor`."""
         self._descriptor = descriptor
         self._waiting = bytearray()
         self._loop = asyncio.get_running_loop()

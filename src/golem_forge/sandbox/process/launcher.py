@@ -25,14 +25,16 @@ if TYPE_CHECKING:  # for the type checker alone: `typing` loads slower than all 
     from typing import NoReturn, TypedDict
 
     class Confinement(TypedDict):
-        """What Landlock forbids (`files`, `network`, `scopes`), except what a rule gives back at and below its path."""
+        """The rights that Landlock forbids (`files`, `network`, `scopes`), except what a rule allows at and below its
+        path.
+        """
 
         rules: list[tuple[bytes, int]]
         files: int
         network: int
         scopes: int
         only_files: int
-        """Of `files`, the rights that mean something for one file."""
+        """The rights of `files` that apply to a single file."""
 
     class Order(TypedDict):
         argv: list[bytes]
@@ -41,12 +43,12 @@ if TYPE_CHECKING:  # for the type checker alone: `typing` loads slower than all 
         terminal: bool
         """Standard input is a terminal and becomes the controlling one."""
         limits: dict[int, tuple[int, int]]
-        """By resource number: soft, hard."""
+        """Resource number → (soft, hard)."""
         landlock: Confinement | None
-        """None: walls are off, and privileges stay."""
+        """None if walls are off; privileges then stay."""
         filter: bytes
         waits: bool
-        """Wait for GO after READY."""
+        """Whether to wait for GO after READY."""
         private: bytes
         """A directory of this call's own. Forge removes it; if Forge is gone, we do."""
 
@@ -60,7 +62,9 @@ GRACE_SECONDS = 0.3
 CROWD = 1000
 LOOKS = 50
 OUT_OF_REACH = 100
-"""So many rounds in which nobody that is left could be signalled: with walls off, a set-user-ID program may be so."""
+"""Rounds after which the launcher gives up on processes that it cannot signal; with walls off, a set-user-ID program
+may be one.
+"""
 CONTROL_CLOSED = 128 + KILL
 _SIGNALS = 64
 _CHILD_ENDED = 17
@@ -134,8 +138,9 @@ def _watch_children() -> int:
 
 
 def _attend(child: int, events: int) -> int:
-    """Until the command ended, CONTROL closed or END_ALL came. A byte on CONTROL is a signal for the command's
-    group."""
+    """Waits until the command ended, CONTROL closed or END_ALL came. A byte on CONTROL is a signal for the command's
+    group.
+    """
     poll = select.poll()
     poll.register(events, select.POLLIN)
     poll.register(CONTROL, select.POLLIN)
@@ -171,8 +176,9 @@ def _drain(events: int) -> bool:
 
 
 def _reap(child: int) -> tuple[bool, int | None]:
-    """Ended children are collected, adopted ones too: whether there may be more, and the command's exit code once it
-    has one. Not all at a time: a tree that makes them faster must not keep us from CONTROL."""
+    """Collects ended children, adopted ones too. Returns whether there may be more, and the command's exit code once it
+    has one. The number per call is limited, so that a tree that forks quickly does not keep us from CONTROL.
+    """
     for _ in range(CROWD):
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -235,7 +241,9 @@ def _any_left() -> bool:
 
 
 def _descendants() -> dict[int, int]:
-    """With the process group of each. By asking every process for its parent: other sessions are found alike."""
+    """Returns the pids of all descendants with their process groups. It reads the parent of every process, so that
+    other sessions are found too.
+    """
     children: dict[int, list[tuple[int, int]]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -291,7 +299,7 @@ def _become(order: Order, launcher: int) -> NoReturn:
 
 
 def _limit(limits: dict[int, tuple[int, int]]) -> None:
-    """A limit that is already tighter stays."""
+    """Sets resource limits; a limit that is already tighter stays."""
     for what, (soft, hard) in limits.items():
         top = resource.getrlimit(what)[1]
         if top != resource.RLIM_INFINITY:
@@ -300,7 +308,7 @@ def _limit(limits: dict[int, tuple[int, int]]) -> None:
 
 
 def _drop_privileges() -> None:
-    """No new ones by exec (set-user-ID programs are inert), and none left, also for root."""
+    """Drops all capabilities, also of root, and forbids new ones by exec (set-user-ID programs have no effect)."""
     _call("no new privileges", "prctl", 38, 1, 0, 0, 0)
     for capability in range(64):  # where we may not, no-new-privileges still keeps exec from giving any back
         if _try("prctl", 24, capability, 0, 0, 0) < 0 and ctypes.get_errno() == errno.EINVAL:
@@ -357,7 +365,9 @@ def _load_filter(program: bytes) -> None:
 
 
 def _run(argv: list[bytes], env: dict[bytes, bytes]) -> NoReturn:
-    """As a shell's `exec`: 127 if there is no such command, 126 if it cannot be run."""
+    """Executes the command as a shell's `exec` does: exits with 127 if there is no such command, 126 if it cannot be
+    run.
+    """
     name = argv[0]
     places = [name] if b"/" in name else [each + b"/" + name for each in env.get(b"PATH", b"").split(b":") if each]
     why = errno.ENOENT
@@ -375,7 +385,7 @@ def _run(argv: list[bytes], env: dict[bytes, bytes]) -> NoReturn:
 
 
 def _refuse(error: Exception) -> NoReturn:
-    """Before READY: the command was not run, and this line says why."""
+    """Exits before READY: the command was not run, and this line says why."""
     text = str(error) if isinstance(error, Stopped) else f"{type(error).__name__}: {getattr(error, 'strerror', error)}"
     os.write(2, f"launcher: {text}\n".encode())
     os._exit(125)
@@ -389,8 +399,9 @@ def _close(number: int) -> None:
 
 
 def argv(interpreter: str) -> tuple[str, ...]:
-    """How to start this file: isolated, without site packages, away from the working directory, from its compiled form
-    where there is one. The environment in which it is started need not be the command's, which the order says."""
+    """Returns the words that start this file: isolated, without site packages, away from the working directory, from
+    its compiled form if there is one. Its environment need not be the command's, which is in the order.
+    """
     folder = os.path.dirname(os.path.abspath(__file__))
     start = "import posix, sys; posix.chdir('/'); sys.path.append(sys.argv[1]); import launcher; launcher.main()"
     return (interpreter, "-I", "-S", "-c", start, folder)

@@ -41,7 +41,7 @@ REASONS: Final = {
     OUTPUT_LIMIT: "its output reached the limit sandbox.limits.output",
     WALLS_CHANGED: "a guarded file was replaced from outside while it ran",
 }
-"""Why limits or walls ended it, in words."""
+"""Texts that say which limit or walls ended a command."""
 
 _CLOCK_OF_FILES: Final = 5
 """CLOCK_REALTIME_COARSE, from which Linux takes times of change."""
@@ -60,12 +60,12 @@ _USUAL: Final = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitStatus:
     exit_code: int | None = None
-    """None: ended by a signal, or nobody could tell."""
+    """None if it was ended by a signal or the code is unknown."""
     signal: int | None = None
     code: str = ""
     """Why Forge ended it; empty: it ended by itself."""
     seconds: float = 0.0
-    """From the command's start until nobody of its tree was left."""
+    """Seconds from the command's start until no process of its tree was left."""
 
 
 def exit_status_of(status: int | None, *, code: str, seconds: float, cpu_spent: bool) -> ExitStatus:
@@ -102,7 +102,7 @@ class ExitWatch:
             self._started = found.started if found else 0
 
     def call(self, over: Callable[[], None]) -> None:
-        """Once, at once if it is over already."""
+        """Calls `over` once when the process has ended; immediately if it already has."""
         if self.over:
             over()
         elif self.handle is not None:
@@ -127,7 +127,7 @@ class ExitWatch:
                 os.kill(self.pid, number)
 
     def status(self) -> int | None:
-        """What `waitpid` says once it is over; None if it is not ours to wait for."""
+        """Returns the status of `waitpid` after the end; None if the process is not our child."""
         with contextlib.suppress(ChildProcessError):
             waited, status = os.waitpid(self.pid, os.WNOHANG)
             return status if waited else None
@@ -152,14 +152,14 @@ _LOOKS_PER_CLOSE_LOOK: Final = 5
 _SHARE_OF_EXACT_LOOKS: Final = 5
 """An exact look at memory is slow: the next one waits this many times as long as it took, half a second at most."""
 _SHARE_OF_GUARD: Final = 9
-"""The same for the guard, so that it never takes more than a tenth of the time; it is asked once more at the end."""
+"""The same for the mount check, so that it never takes more than a tenth of the time; it runs once more at the end."""
 _THREADS_PER_PROCESS: Final = 32
 _FEWEST_THREADS: Final = 256
 """Threads of the whole tree: so many for each process that it may have, and never fewer than one program needs."""
 
 
 class IdlePeriods:
-    """When nothing of a tree ran: what changed on disk then, somebody else changed."""
+    """The periods in which nothing of a tree ran: changes on disk in them were made by others."""
 
     def __init__(self) -> None:
         self._periods: list[tuple[int, int]] = []
@@ -184,7 +184,9 @@ class IdlePeriods:
 
 
 def _time_run(members: Sequence[int]) -> tuple[bytes, ...] | None:
-    """Of each thread, in the words of the system. None: there are too many, or it does not say."""
+    """Returns the run time of each thread as the kernel writes it; None if there are too many threads or it is not
+    readable.
+    """
     found: list[bytes] = []
     try:
         for pid in members if len(members) <= _MOST_WATCHED else ():
@@ -271,7 +273,7 @@ class ResourceMonitor:
         return (close or sum(map(resident_memory, members)) > limit) and sum(map(own_memory, members)) > limit
 
     def _look_for_files(self, members: list[int]) -> None:
-        """Only where the system has so much shared memory that it could matter: most have less than any limit."""
+        """Counts files in shared memory, but only if the system has enough shared memory to exceed the limit."""
         mapped = sum(map(own_memory, members[: self._limits.processes]))
         matters = mapped + all_shared_memory() > self._limits.memory
         self._files = memory_files(members[: self._limits.processes]) if matters else {}
@@ -444,7 +446,7 @@ def all_shared_memory() -> int:
 
 
 def _kilobytes(path: str, names: tuple[bytes, ...]) -> int | None:
-    """The sum of these lines, in bytes."""
+    """Returns the sum of these lines, in bytes."""
     found = [int(line.split()[1]) for line in _content(path).splitlines() if line.startswith(names)]
     return sum(found) * 1024 if found else None
 

@@ -56,7 +56,7 @@ class Capture:
         return self._raw(start, end)
 
     def pieces(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """The same text in pieces of at most 256 KiB, each of whole characters."""
+        """Yields the text in pieces of at most 256 KiB, each of whole characters."""
         start, end = self._bounds(start, end)
         while start < end:
             cut = end if end - start <= _PIECE else self._character_start(start + _PIECE)
@@ -128,8 +128,9 @@ class Capture:
 
 
 def as_bytes(text: str) -> bytes:
-    """What a child wrote, of which this text was decoded. A filter's own words may hold a surrogate that stands for no
-    byte."""
+    """Returns the bytes that a child wrote, from which this text was decoded. Text from a filter may hold a surrogate
+    that stands for no byte; it is replaced.
+    """
     try:
         return text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -151,7 +152,7 @@ def _decoder() -> codecs.IncrementalDecoder:
 
 
 class TextFilter(Protocol):
-    """What every piece of text goes through on its way; may hold back an end that could become something to hide."""
+    """A filter for every piece of text; it may hold back an end that could become something to hide."""
 
     def feed(self, chunk: str, /) -> str: ...
 
@@ -159,7 +160,7 @@ class TextFilter(Protocol):
 
 
 class OutputSink(Protocol):
-    """Where the text goes."""
+    """The destination of the text."""
 
     def append(self, text: str, /) -> None: ...
 
@@ -167,7 +168,7 @@ class OutputSink(Protocol):
 
 
 class OutputBudget:
-    """How many bytes the streams of one child may still give together, as they come and as text that is kept."""
+    """The bytes that all streams of one child may still produce, both raw and as stored text."""
 
     def __init__(self, size: int, exceeded: Callable[[], None]) -> None:
         self._left = size
@@ -176,7 +177,7 @@ class OutputBudget:
         self.over = False
 
     def take(self, data: bytes) -> bytes:
-        """As much of `data` as may be kept."""
+        """Returns the part of `data` that fits into the budget."""
         if len(data) <= self._left:
             self._left -= len(data)
             return data
@@ -185,7 +186,7 @@ class OutputBudget:
         return kept
 
     def fit(self, text: str) -> str:
-        """As much of a text as may be kept."""
+        """Returns the part of a text that fits into the budget."""
         if text.isascii() and len(text) <= self._room:
             self._room -= len(text)
             return text
@@ -207,7 +208,7 @@ class OutputReader:
     def __init__(
         self, descriptor: int, text_filter: TextFilter, budget: OutputBudget, keeper: OutputSink | None = None
     ) -> None:
-        """Without a `keeper` everything is kept, in `capture`."""
+        """Without a `keeper` everything is stored in `capture`."""
         self.capture = Capture()
         self._keeper = keeper or self.capture
         self._descriptor = descriptor
@@ -278,14 +279,14 @@ class TailBuffer:
             del self._kept[: len(self._kept) - self._size]
 
     def finish(self) -> None:
-        """Nothing more will come; what is there stays readable."""
+        """Does nothing: the text stays readable."""
 
     def text(self) -> str:
-        """Without the line whose beginning is gone, unless there is no other."""
+        """Returns the text without a first line whose beginning is lost, unless it is the only line."""
         text = self._kept.decode("utf-8", "replace")
         _, end, after = text.partition("\n")
         return after if not self._whole and end and after else text
 
     def lines(self, most: int) -> tuple[str, ...]:
-        """The last ones that are not empty."""
+        """Returns the last lines that are not empty."""
         return tuple(line for line in self.text().splitlines() if line.strip())[-most:]

@@ -33,7 +33,7 @@ from golem_forge.sandbox.process.watchdog_child import END_ALL, FORGE, PIPE_NUMB
 
 _SWEEP_EVERY_S: Final = 0.02
 _SWEEPS_ALONE: Final = 10
-"""So long the outer process may take to end by itself once nobody is below it."""
+"""Sweeps that the outer process may take to end by itself once no process is below it."""
 _STOPS_WITHIN: Final = 100
 """Looks at an outer process that was told to stop, and is in the middle of making namespaces."""
 _LOOK_EVERY_S: Final = 0.002
@@ -73,7 +73,7 @@ class ProcessTree:
         self._sweeps = 0
 
     def watch(self) -> None:
-        """From now on `gone` may be called, also before this returns."""
+        """Starts to watch the outer process; `gone` may be called from now on, even before this returns."""
         if self._kind is TreeRoot.LAUNCHER and self._outer.handle is not None:
             watchdog.hold_launcher(self._outer.handle)
         self._outer.call(self._outer_over)
@@ -108,8 +108,9 @@ class ProcessTree:
         return True
 
     def signal(self, number: int, group: int | None = None) -> None:
-        """To a process group, the command's unless another is given. Never to a group in which the outer process is:
-        its end would be everybody's, without time for a goodbye."""
+        """Sends a signal to a process group, by default the command's. Never to the group of the outer process: its end
+        would kill the whole tree without a grace period.
+        """
         if self.root is None:
             return
         command = next(iter(monitor.children(self.root)), None)
@@ -127,7 +128,7 @@ class ProcessTree:
                     os.kill(pid, number)
 
     def kill(self) -> None:
-        """Everybody, now. May be called again."""
+        """Kills all processes of the tree. May be called again."""
         if self._sweeping is None:
             self.find_root()
             self._sweep()
@@ -172,7 +173,7 @@ class ProcessTree:
         self._outer.signal(signal.SIGKILL)
 
     def _kill_groups(self, pids: list[int]) -> bool:
-        """Whether anybody of these was alive."""
+        """Kills these processes and their groups. Returns whether any was alive."""
         alive = [(pid, facts) for pid in pids if (facts := monitor.process_stat(pid)) and facts.alive]
         spared = (0, self._outer.pid, os.getpgrp())
         self.sessions |= {facts.session for _, facts in alive}
@@ -261,11 +262,13 @@ def _send_signal(pid: int, number: int) -> None:
 
 
 LINGERS_S: Final = 2.0
-"""After the last tree: commands mostly come one after another, and a start takes 13 ms of another processor."""
+"""Seconds that the watchdog stays after the last tree: commands mostly come one after another, and a start takes 13 ms
+of CPU time.
+"""
 _PROGRAM: Final = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watchdog_child.py")
 _LONGEST_NUMBER: Final = 20
 _ALONE: Final = 'cd /; unset PWD OLDPWD; "$@" &'
-"""Nobody's child: it is not to be mistaken for something that a call left running."""
+"""Starts a program that is nobody's child, so that it is not mistaken for something that a call left running."""
 
 
 class Watchdog:
@@ -312,7 +315,7 @@ class Watchdog:
                 _send_message(self._wire, message)
 
     def beat(self, seconds: int) -> None:
-        """From any thread: the trees may live on for so long without another beat."""
+        """Sends a heartbeat: without another one the trees are ended after `seconds`. Safe from any thread."""
         with self._lock:
             self._silence = seconds
             self._send_beat()
@@ -323,7 +326,7 @@ class Watchdog:
                 self._wire.send(bytes([self._silence]))
 
     def release(self, handle: int) -> None:
-        """That tree is gone, which the watchdog sees by itself."""
+        """Forgets a tree that is gone; the watchdog process notices that by itself."""
         with self._lock:
             if self._held.pop(handle, None) is not None and not self._held and self._wire is not None:
                 self._idle_since = time.monotonic()
@@ -391,7 +394,7 @@ def _reap_shell(pid: int) -> None:
 
 
 def _send_message(wire: socket.socket, message: bytes, *handles: int) -> bool:
-    """Whether there is somebody to tell."""
+    """Sends a message to the watchdog. Returns False if it is gone."""
     beside = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", handles))] if handles else []
     try:
         wire.sendmsg([message], beside, socket.MSG_NOSIGNAL)

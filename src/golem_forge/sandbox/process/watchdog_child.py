@@ -22,14 +22,14 @@ from time import monotonic
 
 SOCKET, FORGE = 3, 4
 END_ALL = 12
-"""To a launcher, as it defines it: it ends everybody that it holds together. A killed one would leave them."""
+"""The signal that tells a launcher to end all its processes. A launcher that is killed would leave them running."""
 _HANDLES = 4
-"""Of one message; each has one."""
+"""Maximum number of handles in one message; a message normally has one."""
 PIPE_NUMBER_BYTES = 8
 READY = 9
-"""Where a bwrap has that pipe, and what it starts, until the command itself runs."""
+"""The descriptor of that pipe in a bwrap and in what it starts, until the command itself runs."""
 _STARTS = 64
-"""As many of the newest may still be in the middle of it."""
+"""Number of newest trees that may still be starting."""
 _ROUNDS = 3
 """One that was being made while we looked is found by the next."""
 
@@ -98,8 +98,9 @@ def _held_at_the_end(starts: list[bytes]) -> dict[int, int]:
 
 
 def _alive(held: dict[int, int]) -> dict[int, int]:
-    """Without those that are over, and with them everybody in their namespace. Asked now and then: to be woken by each
-    end would take the processor from Forge, which is busy with the same."""
+    """Returns the handles of processes that still run and closes the others. It is polled now and then: a wake-up for
+    each end would take CPU time from Forge.
+    """
     poll = select.poll()
     for handle in held:
         poll.register(handle, select.POLLIN)
@@ -110,7 +111,7 @@ def _alive(held: dict[int, int]) -> dict[int, int]:
 
 
 def _introduce(wire: _socket.socket) -> None:
-    """By number, for a Forge that is the first process of a container: it has to collect us one day."""
+    """Sends our pid to a Forge that is the first process of a container, because it has to reap us."""
     try:
         wire.send(b"%d" % os.getpid())
     except OSError:  # gone before we came, but what it told us is still there

@@ -18,7 +18,7 @@ from typing import Final
 
 from golem_forge.core.changes import ChangeSet
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.storage.private_file import READ_FLAGS, make_private_dir
+from golem_forge.storage.home import READ_FLAGS, make_private_dir
 
 UNDO_TOOL: Final = "undo_changes"
 """The tool whose change sets are undos."""

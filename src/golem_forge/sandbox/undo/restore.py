@@ -29,11 +29,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from enum import StrEnum
 from hashlib import sha256
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState
-from golem_forge.core.diff import file_diff
+from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState, file_diff
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal_files import is_locked
@@ -55,15 +54,16 @@ from golem_forge.sandbox.undo.store import (
     zone_folder,
 )
 from golem_forge.sandbox.undo.zone_files import OWN_NAME
-from golem_forge.sandbox.undo.zone_history import ZoneHistory, outer_host, same_state, zone_history
+from golem_forge.sandbox.undo.zone_history import ZoneHistory, forget_in_zone, outer_host, same_state, zone_history
 from golem_forge.sandbox.zones import AccessMode
 
+T = TypeVar("T")
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SHOWN: Final = 1 << 20
 _RENAME_NOREPLACE: Final = 1
 _RENAME_EXCHANGE: Final = 2
 _AT_ONCE: Final = 100
-"""Steps for which the store is locked once; others who wait for it have their turn in between."""
+"""Paths for which the store is locked once; others who wait for it have their turn in between."""
 _REMOVING: Final = 4
 EDITED: Final = "it was changed since"
 SPECIAL: Final = "a FIFO, a socket or a device stands there now"
@@ -173,14 +173,30 @@ def preview(
     sets = SessionChangeLog(home, session).read()
     chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
     steps: list[UndoStep] = []
-    lost: list[UndoStep] = []
+    by_zone: dict[ZoneHistory, list[tuple[Parts, str, list[PathChange]]]] = {}
     for path, changes in _by_path(chosen).items():
         if paths and not _is_meant(path, paths):
             continue
-        step = _step(path, changes, home, sandbox, settings or UndoSettings(), picked=_is_meant(path, also))
-        if step is not None:
-            (lost if step.then.lost else steps).append(step)
-    return UndoPreview(tuple(_in_order(steps)), tuple(lost), tuple(dict.fromkeys(one.call for one in chosen)))
+        if (place := locate(path, home, sandbox, settings or UndoSettings())) is not None:
+            by_zone.setdefault(place[0], []).append((place[1], path, changes))
+        else:
+            why = "it lies in no zone of this session"
+            steps.append(UndoStep(path, UndoAction.RESTORE, ABSENT, changes[0].before, selected=False, why=why))
+    for history, all_of_it in by_zone.items():
+        for some in _batches(all_of_it):
+            with history.store.locked():
+                stand = history.states([parts for parts, _, _ in some if parts[0] != GIT_FILE])
+                for parts, path, changes in some:
+                    now = stand[parts] if parts in stand else history.state(parts)
+                    step = _step(path, changes, history, now, picked=_is_meant(path, also))
+                    steps += [step] if step is not None else []
+    lost = tuple(one for one in steps if one.then.lost)
+    found = tuple(_in_order(one for one in steps if not one.then.lost))
+    return UndoPreview(found, lost, tuple(dict.fromkeys(one.call for one in chosen)))
+
+
+def _batches(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[at : at + _AT_ONCE] for at in range(0, len(items), _AT_ONCE))
 
 
 def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
@@ -192,41 +208,33 @@ def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
 
 
 def _step(
-    path: str, changes: list[PathChange], home: Path, sandbox: Sandbox, settings: UndoSettings, *, picked: bool
+    path: str, changes: list[PathChange], history: ZoneHistory, now: PathState, *, picked: bool
 ) -> UndoStep | None:
-    """None: there is nothing to do."""
+    """None: there is nothing to do. `now`: what stands there."""
     then, left = changes[0].before, changes[-1].after
     others = tuple(dict.fromkeys(who for change in changes for who in change.others))
-    place = locate(path, home, sandbox, settings)
-    if place is None:
-        return UndoStep(
-            path, UndoAction.RESTORE, ABSENT, then, selected=False, why="it lies in no zone of this session"
-        )
-    history, parts = place
-    with history.store.locked():
-        now = history.state(parts)
-        if same_state(now, then):
-            return None
-        if then.digest and not then.lost and not history.store.has(then.digest):
-            then = replace(then, lost="it is not kept any more (undo.keep, undo.max_disk)")
-        if now.kind is PathKind.SPECIAL:
-            why = SPECIAL
-        elif not same_state(now, left):
-            why = EDITED
-        else:
-            why = f"it may be the work of {', '.join(others)}" if others else ""
-        if then.lost:
-            return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
-        action = (
-            UndoAction.DELETE
-            if then.kind is PathKind.ABSENT
-            else UndoAction.CREATE
-            if now.kind is PathKind.ABSENT
-            else UndoAction.MODE
-            if (now.kind, now.digest, now.target) == (then.kind, then.digest, then.target)
-            else UndoAction.RESTORE
-        )
-        diff = _diff(path, history, now, then)
+    if same_state(now, then):
+        return None
+    if then.digest and not then.lost and not history.store.has(then.digest):
+        then = replace(then, lost="it is not kept any more (undo.keep, undo.max_disk)")
+    if then.lost:
+        return UndoStep(path, UndoAction.RESTORE, now, then, selected=False, why=then.lost)
+    if now.kind is PathKind.SPECIAL:
+        why = SPECIAL
+    elif not same_state(now, left):
+        why = EDITED
+    else:
+        why = f"it may be the work of {', '.join(others)}" if others else ""
+    action = (
+        UndoAction.DELETE
+        if then.kind is PathKind.ABSENT
+        else UndoAction.CREATE
+        if now.kind is PathKind.ABSENT
+        else UndoAction.MODE
+        if (now.kind, now.digest, now.target) == (then.kind, then.digest, then.target)
+        else UndoAction.RESTORE
+    )
+    diff = _diff(path, history, now, then)
     return UndoStep(path, action, now, then, selected=picked or not why, why=why, diff=diff)
 
 
@@ -300,11 +308,7 @@ def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
         said = {"owner": own_process(), "steps": items, "index": history.index_stamp()}
         history.store.set(PENDING, json.dumps(said))
         history.store.mark_busy()
-    left = _carry_out(history, items)
-    with history.store.locked():
-        history.store.set(PENDING, "")
-        history.store.mark_idle()
-    return left
+    return _carry_out(history, items)
 
 
 def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
@@ -322,9 +326,6 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
     for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
         _remove_temporary(history, parts)
     left = _carry_out(history, items, again=True, index=said.get("index", ""))
-    with history.store.locked():
-        history.store.set(PENDING, "")
-        history.store.mark_idle()
     return tuple(item["path"] for item in items if item["path"] not in left)
 
 
@@ -354,8 +355,7 @@ def _carry_out(
         else:
             steps.append((path, parts, now, then))
     with _Removals() as removals:
-        for at in range(0, len(steps), _AT_ONCE):
-            some = steps[at : at + _AT_ONCE]
+        for some in _batches(steps):
             with history.store.locked():
                 # By their times: whatever a step replaces or removes, it compares with what is found here.
                 stand = history.states([parts for _, parts, _, _ in some], anew=False)
@@ -388,6 +388,9 @@ def _carry_out(
             os.fchmod(directory.fd, mode)
     left |= _carry_out_git(history, in_git, index=index)
     history.files.sync()
+    with history.store.locked():
+        history.store.set(PENDING, "")
+        history.store.mark_idle()
     return left
 
 
@@ -604,10 +607,10 @@ def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> No
         ages: list[tuple[int, str, ZoneStore]] = []
         for store in stores:
             with store.locked():
-                for session, (at, _) in store.sessions().items():
+                for session, at in store.sessions().items():
                     journal = home / "sessions" / f"{session}.jsonl"
                     if not journal.exists() or (clock - at > settings.keep and not is_locked(journal)):
-                        store.forget_session(session)
+                        forget_in_zone(store, session)
                     else:
                         ages.append((at, session, store))
                 total += store.collect()
@@ -617,7 +620,7 @@ def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> No
             if not is_locked(home / "sessions" / f"{session}.jsonl"):
                 with store.locked():
                     before = store.kept_bytes()
-                    store.forget_session(session)
+                    forget_in_zone(store, session)
                     total -= before - store.collect()
 
 
@@ -626,7 +629,7 @@ def forget_session(home: Path, session: str) -> None:
     SessionChangeLog(home, session).remove()
     for store in all_stores(home):
         with contextlib.closing(store), contextlib.suppress(OSError, sqlite3.Error), store.locked():
-            store.forget_session(session)
+            forget_in_zone(store, session)
             store.collect(every_byte=True)
 
 

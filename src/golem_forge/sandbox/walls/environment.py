@@ -65,8 +65,9 @@ def job_environment(job: Job, toolchains: VisibleToolchains, *, home: str, tmp: 
 
 
 def exec_environment(*, tty: bool, level: Level, hosts: bool, workspace: str) -> dict[str, str]:
-    """What `exec_command` and `shell` declare. `hosts`: the call may reach some; `workspace`: where the default zone
-    stands inside the walls, empty without one."""
+    """Returns the variables of `exec_command` and `shell`. `hosts`: the call may reach some; `workspace`: the default
+    zone's path inside the walls, empty without one.
+    """
     return {
         "USER": "forge",
         "LC_ALL": "C.UTF-8",
@@ -89,12 +90,13 @@ _NO_RETRIES: Final = {
     "UV_HTTP_RETRIES": "0",
     "CARGO_NET_RETRY": "0",
 }
-"""Without a network nothing gets better by waiting: npm and pnpm try for more than a minute."""
+"""Settings against retries without a network: npm and pnpm would try for more than a minute."""
 
 
 def person_identity(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a command outside the walls gets of the person's own variables: who they are and where their sockets are.
-    Nothing else: a key among them would be in its output."""
+    """Returns the variables of the person that a command outside the walls gets: who they are and where their sockets
+    are. Others are left out, because a key among them would appear in its output.
+    """
     return {name: environ[name] for name in ("USER", "LOGNAME", "XDG_RUNTIME_DIR") if environ.get(name)}
 
 
@@ -118,7 +120,7 @@ options are on the command line (`git_prover.started_git`)."""
 
 
 def reading_environment(declared: Mapping[str, str]) -> dict[str, str]:
-    """What a command that is proven to only read gets of the block's variables, and what keeps git from more.
+    """Returns the variables of a command that is proven to only read, and settings that keep git from more.
 
     Threat: the proof is about words. `RIPGREP_CONFIG_PATH`, `GREP_OPTIONS`, `POSIXLY_CORRECT`, `CDPATH`, `SHELLOPTS`,
     `GIT_EXTERNAL_DIFF` and more change what the same words do, so only variables of place and language are handed on.
@@ -137,7 +139,7 @@ _PART_OF_A_WORK_TREE: Final = {"core.sparseCheckout": "true", "core.sparseChecko
 
 
 def with_part_of_a_work_tree(environ: dict[str, str]) -> dict[str, str]:
-    """What git needs where the root of a work tree lies above a zone, and only the zone's files are there."""
+    """Adds the settings that git needs if the root of the work tree lies above the zone."""
     return with_git_settings({**environ, "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1"}, _PART_OF_A_WORK_TREE)
 
 
@@ -158,7 +160,7 @@ class EnvBlock:
     """Copied from Forge's own environment, where they are set."""
     fixed: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)
-    """Name → reference, never a value."""
+    """Name → reference to the secret, never its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,7 @@ def env_block(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def make_env_block(value: Any, name: str = "toolset") -> EnvBlock:
-    """The same for a plain mapping that came from no file. Raises ConfigError."""
+    """Checks a plain mapping that came from no file. Raises ConfigError."""
     problems = ConfigProblems(YamlFile(name, {}, {}))
     block: EnvBlock = env_block(value, ("env",), problems)
     problems.raise_if_any()
@@ -197,7 +199,9 @@ def make_env_block(value: Any, name: str = "toolset") -> EnvBlock:
 
 
 def resolve_env(block: EnvBlock, environ: Mapping[str, str], redactor: Redactor | None) -> ResolvedEnv:
-    """What the block means right now. Raises ToolFailed, naming the reference, if a secret cannot be had or hidden."""
+    """Returns the present values of the block. Raises ToolFailed, which names the reference, if a secret cannot be read
+    or redacted.
+    """
     values = {name: environ[name] for name in block.passed if name in environ}
     for name, value in values.items():
         if classify_name(name) == IS_CREDENTIAL and redactor is not None and value not in redactor.secrets:
@@ -250,7 +254,7 @@ def _value(name: str, reference: str, environ: Mapping[str, str], warnings: list
 
 
 def _first_line(path: str) -> tuple[str, int]:
-    """Without its line ending, and the file's mode. Raises OSError or ValueError."""
+    """Returns the first line without its line end, and the file's mode. Raises OSError or ValueError."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(handle, "rb") as file:
         mode = os.fstat(handle).st_mode
@@ -277,7 +281,9 @@ def _plain_text(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def _reference(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """What stands there may be a secret written out by mistake, so the text of the problem does not repeat it."""
+    """Checks a reference to a secret. The error does not repeat the text, which may be a secret written
+    out by mistake.
+    """
     if isinstance(value, str):
         kind, _, rest = value.partition(":")
         named = kind in ("env", "project") and VARIABLE_NAME.fullmatch(rest)
@@ -311,7 +317,7 @@ CERTIFICATE_DIRECTORY: Final = "SSL_CERT_DIR"
 CERTIFICATE_VARIABLES: Final = (*CERTIFICATE_FILES, CERTIFICATE_DIRECTORY)
 _CERTIFICATES_PLACE: Final = "/forge/certificates"
 _SHOWN_PLACES: Final = ("/etc/ssl/certs/", "/usr/share/", "/usr/lib/")
-"""Where walls show the system's certificates as they are."""
+"""Directories of system certificates that are visible inside the walls."""
 _CERTIFICATE: Final = regex(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _MOST_BYTES: Final = 8 << 20
 _MOST_FILES: Final = 2000
@@ -365,7 +371,7 @@ def _is_shown(value: str) -> bool:
 
 
 def _read_certificates(name: str, value: str) -> bytes:
-    """Every certificate once, in order."""
+    """Returns every certificate once, in order. Raises ForgeError if there is none."""
     found: dict[bytes, None] = {}
     try:
         for file in _certificate_files(name, os.path.expanduser(value)):
@@ -418,5 +424,5 @@ def _other_spellings(host: str) -> Iterator[str]:
 
 
 def mount_table_escape(path: str) -> str:
-    """As the mount table writes it."""
+    """Escapes a path as the mount table does."""
     return "".join(f"\\{ord(char):03o}" if char in " \t\n\\" else char for char in path)

@@ -61,22 +61,22 @@ MOST_EXITS: Final = 256
 
 class ShownSocket(NamedTuple):
     host: str
-    """Its real path."""
+    """The socket's real path."""
     places: tuple[str, ...]
-    """Where it stands inside: as it was named, at its real path, and in /var/run where programs look for it."""
+    """Its paths inside: as it was named, its real path, and in /var/run where programs look for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exits:
     devices: tuple[str, ...] = ()
-    """Nodes that are shown, each at its own path."""
+    """Device nodes, each shown at its own path."""
     links: tuple[tuple[str, str], ...] = ()
     """(place, node): other names of devices (`/dev/serial/by-id/…`)."""
     sockets: tuple[ShownSocket, ...] = ()
     readable: tuple[str, ...] = ()
-    """What drivers read, outside of what every command sees."""
+    """Files that drivers read, besides those that every command sees."""
     named: tuple[str, ...] = ()
-    """Of what the person wrote: the names that give something, devices first."""
+    """The names in the person's config that exist here, devices first."""
     unknown: tuple[str, ...] = ()
     """Named devices that belong to no group: nobody knows what they do."""
 
@@ -89,7 +89,7 @@ class Exits:
         return any(device.startswith("/dev/nvidia") for device in self.devices)
 
     def describe(self) -> tuple[str, ...]:
-        """`device nvidia`, `socket /run/docker.sock`."""
+        """Returns a line for each exit: `device nvidia`, `socket /run/docker.sock`."""
         sockets = {socket.places[0] for socket in self.sockets}
         return tuple(f"{'socket' if name in sockets else 'device'} {name}" for name in self.named)
 
@@ -105,12 +105,12 @@ class Exits:
         return path in devices or any(path in socket.places for socket in self.sockets)
 
     def leaves(self) -> Iterator[str]:
-        """What of a command with these exits leaves the walls or cannot be undone."""
+        """Yields why a command with these exits leaves the walls or cannot be undone."""
         yield from (f"it can reach the socket {socket.places[0]}" for socket in self.sockets)
         yield from (f"it can use the device {name}" for name in self.unknown)
 
     def targets(self) -> Iterator[str]:
-        """For the fingerprint: approved without an exit is not approved with it."""
+        """Yields the parts of the fingerprint, so that an approval without an exit does not hold with it."""
         yield from (f"{'socket' if name.startswith('/') else 'device'} {name}" for name in self.named)
 
 
@@ -216,11 +216,11 @@ def _shown_socket(path: str) -> ShownSocket:
 
 
 class _Sign(NamedTuple):
-    """How programs say that they miss something."""
+    """An error text by which programs report that something is missing."""
 
     said: re.Pattern[str]
     group: str = ""
-    """Of devices, which would help."""
+    """The group of devices that would help."""
     sockets: tuple[str, ...] = ()
     """Below /run or the person's own runtime directory."""
 
@@ -276,7 +276,7 @@ def exit_denials(
     kind: Callable[[str], str] = kind_of,
     nodes: Callable[[str], list[str]] = group_nodes,
 ) -> Iterator[dict[str, Any]]:
-    """Of a command that failed: what it missed that this host has and its walls do not show.
+    """Yields what a failed command missed that this host has and its walls do not show.
 
     Threat: the text is a stranger's. Nothing is looked up but devices, and sockets in runtime directories; what comes
     out names a path that the text, or the table here, named first.

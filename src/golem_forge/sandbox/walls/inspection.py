@@ -49,7 +49,7 @@ from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, m
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.walls.zone_lease import ZoneLease, exclusive_lock
 from golem_forge.sandbox.zones import Zone, zone_key
-from golem_forge.storage.private_file import read_json, write_private
+from golem_forge.storage.home import read_json, write_private
 
 _LOOKS_PER_ROUND: Final = 100
 """The guard is asked every 50 ms: a repository that a running command left lying for 5 to 10 s is judged. Not sooner:
@@ -57,14 +57,15 @@ test suites make and remove repositories with hooks all the time."""
 _MOST_NAMED: Final = 5
 _CARRY_EVERY_S: Final = 2.0
 _SHARE_OF_TIME: Final = 20
-"""While a command runs, what it does with git is carried over now and then, in at most a twentieth of the time."""
+"""While a command runs, its git changes are copied now and then, in at most a twentieth of the time."""
 _NOTES: Final = "running"
 """In FORGE_HOME, a file for each zone in which commands run: since when, and which Forge runs them. Threat: a Forge
-that is killed looks at nothing that its command left. The next one finds the note, and judges all that changed since.
-A home that cannot be written costs the note, never the walls."""
+that is killed checks nothing that its command left. The next one finds the note and checks all that changed since. If
+the home cannot be written, only the note is lost, never the walls.
+"""
 _LARGEST_NOTE: Final = 4096
 _running: Counter[str] = Counter()
-"""How many commands of this process run in each zone, by the note's path."""
+"""Number of this process's running commands in each zone, by the note's path."""
 
 
 @dataclass(slots=True)
@@ -75,13 +76,13 @@ class _WatchedZone:
     before: tuple[ScanFinding, ...] = ()
     mark: ScanMark | None = None
     lying: frozenset[Parts] = field(default_factory=frozenset)
-    """What had changed at the round before this one."""
+    """The paths that had changed in the previous round."""
     unseen_since: int = 0
-    """Since when nobody has looked, if a Forge was killed."""
+    """Since when changes were not checked, if a Forge was killed."""
     behind: bool = False
-    """The last sync of git failed."""
+    """Whether the last sync of git failed."""
     changed: frozenset[Parts] = field(default_factory=frozenset)
-    """Known once the command has ended."""
+    """The changed paths, known once the command has ended."""
 
 
 class Inspection:
@@ -94,8 +95,9 @@ class Inspection:
         """Complete after `finish`."""
 
     async def begin(self, zone: Zone, job: Job, lease: ZoneLease | None = None) -> None:
-        """Before the plan is made, for each zone. `lease`: of one that the command can write. Raises
-        WALLS_UNAVAILABLE."""
+        """Begins to watch a zone, before the plan is made. `lease`: set for a zone that the command can write. Raises
+        WALLS_UNAVAILABLE.
+        """
         shadow = self._planner.open_shadow(zone, job)
         since = _note_start(self._planner.forge_home, zone.host) if lease is not None else 0
         try:
@@ -138,7 +140,9 @@ class Inspection:
         return bool(self._unsaid)
 
     async def say_unreadable(self) -> None:
-        """Before the command starts: else its `git add -A` fails for want of them. Raises WALLS_UNAVAILABLE."""
+        """Tells git to skip unreadable files before the command starts; otherwise its `git add -A` fails. Raises
+        WALLS_UNAVAILABLE.
+        """
         for shadow, paths in self._unsaid.items():
             await asyncio.to_thread(shadow.skip, paths)
 
@@ -185,9 +189,10 @@ class Inspection:
         return look if self._watched else guard
 
     def finish(self) -> Awaitable[None] | None:
-        """Once; nothing of the command runs any more, and its walls no longer occupy the zones. Each step by itself:
-        whatever a command did to make one of them fail, the others are taken, and it is told. Where git has something
-        to do, that is done in a thread: await it, and only then `leftovers` are complete."""
+        """Checks what a command left, once it has ended and released the zones. Each step runs by itself: if one fails,
+        it is reported and the others still run. If git has work to do, that runs in a thread: await it, and only then
+        `leftovers` are complete.
+        """
         for one in self._watched:
             with self._telling(one):
                 one.changed = self._changes(one)
@@ -237,7 +242,7 @@ class Inspection:
         self.leftovers += (Leftover(kind=kind, severity=severity, text=text, paths=paths),)
 
     def _changes(self, one: _WatchedZone) -> frozenset[Parts]:
-        """What changed in a zone; what is not known of it is told."""
+        """Returns what changed in a zone; reports what could not be checked."""
         if one.mark is None:
             return frozenset()
         found = one.scan.changed_since(one.mark)
@@ -321,13 +326,14 @@ def _note_path(forge_home: Path, zone: str) -> str:
 
 
 AT_A_LOOK: Final = 200
-"""So many paths are asked for at one look; the others have their turn at the next. More where there are many: none
-waits longer than ROUND looks."""
+"""Paths that one check compares; the others follow in the next. More if there are many, so that none waits longer than
+ROUND checks.
+"""
 ROUND: Final = 20
 _PAUSE: Final = 4
-"""So many times as long as an answer took there is none."""
+"""The pause after a check, as a multiple of the time that the check took."""
 MOST_HELD: Final = 64
-"""So many of them are held open; of the others only the number is known."""
+"""Maximum number of paths that are held open; of the others only the number is known."""
 _MOST_PATHS: Final = 20
 _SOCKET_TABLE: Final = "/proc/self/net/unix"
 _BY_FAMILY: Final = 20
@@ -366,7 +372,7 @@ def guarded_paths(
 
 
 class NewPathCheck:
-    """What appears in one zone while a child lives that was planned so."""
+    """Checks what appears in one zone while a child with these planned walls runs."""
 
     def __init__(self, zone: Zone, planner: Planner, planned: PlannedWalls, job: Job) -> None:
         self._zone = zone
@@ -379,8 +385,9 @@ class NewPathCheck:
         self._not_before = 0.0
 
     def all_harmless(self) -> bool:
-        """False: one of them is not the child's own, and the child can use it. Of 20,000 names an answer takes 0.2 s:
-        then there is none for a while, so that a command which makes one after another does not hold up Forge."""
+        """Whether every new secret path is the child's own, or hidden from it. For 20,000 names a check takes 0.2 s; a
+        pause follows, so that a command that creates one after another does not block Forge.
+        """
         self._scan.refresh_briefly()
         found, began = self._scan.findings, time.monotonic()
         if found is self._seen or self._held.masked or began < self._not_before:
@@ -394,7 +401,7 @@ class NewPathCheck:
         return harmless
 
     def _unmasked(self) -> Iterator[Parts]:
-        """What walls built now would mask, and these do not."""
+        """Yields the paths that walls built now would mask, and these do not."""
         try:
             rules = self._rules()
         except Exception:  # rules that cannot be read allow nothing
@@ -423,7 +430,7 @@ class NewPathCheck:
 
 
 def mount_check(planned: PlannedWalls, planner: Planner, job: Job) -> MountCheck:
-    """Make it before the walls are built."""
+    """Makes the check; call it before the walls are built."""
     for zone in planner.zones:
         planner.scans[zone.name].placeholders = frozenset(planned.held[zone.name].placeholders)
     places = guarded_paths(planner.zones, planned.held, planned.mounts, planner.toolchains.masked)
@@ -447,8 +454,9 @@ class MountCheck:
         return self._compare(turn) and all(one.all_harmless() for one in self._newcomers)
 
     def _compare(self, places: Iterable[GuardedPath]) -> bool:
-        """What is missing is not another thing: a placeholder is only made with the walls, and a directory that the
-        child itself moved takes the mounts in it along."""
+        """Whether the paths are still the same files. A missing path is no change: a placeholder is only made with the
+        walls, and a directory that the child itself moved takes the mounts in it along.
+        """
         for place in places:
             with contextlib.suppress(OSError, ValueError):  # a closed zone has nothing to compare with
                 known = self._known.get(place)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.process.launcher import Confinement, Order
 
 _CPU_GRACE_SECONDS: Final = 2
-"""Between the signal that says the time is up and the one that ends the process."""
+"""Seconds between the signal at the CPU time limit and the one that ends the process."""
 _TCP: Final = 3
 _MARKER: Final = "FORGE_TREE"
 """The variable that only this tree's processes have, where no wall keeps a child from killing its launcher."""
@@ -52,13 +52,13 @@ FIX: Final = "Run 'forge doctor' to see why full walls are missing and how to ge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandlockCommand:
-    """One command, in words of the host."""
+    """A command to run under Landlock, with host paths."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     """Exactly the child's, but for HOME and TMPDIR, which are its own."""
     cwd: str = ""
-    """Empty: a private directory, `nowhere`."""
+    """The working directory; empty means a private directory, `nowhere`."""
     nowhere: StartDirectory = StartDirectory.HOME
     streams: Streams = Streams.MERGED
     limits: ResourceLimits = field(default_factory=ResourceLimits)
@@ -66,11 +66,11 @@ class LandlockCommand:
     """Zones, toolchains and single files such as Forge's own rg; system directories come by themselves."""
     masked: tuple[str, ...] = ()
     lifted: tuple[str, ...] = ()
-    """Of what is masked, or lies below it, what this call may read."""
+    """Masked paths, or paths below them, that this call may read."""
     network: Network = Network.NONE
     """NONE, or SHARED where a tool or server declares it."""
     gitconfig: str = ""
-    """What stands in the private home as `.gitconfig`."""
+    """The content of `.gitconfig` in the private home."""
     home: str = ""
     """A home that is kept, instead of a private one."""
 
@@ -123,7 +123,7 @@ def _host_operand(text: str, sandbox: Sandbox) -> str:
 
 
 def _writable(zone: Zone) -> bool:
-    """In the eyes of a child: consent that is never given is a read-only mount."""
+    """Whether a child may write the zone; a zone with a blocked write or delete is read-only."""
     if zone.mode is not AccessMode.RW or zone.name == USER_TOOLS:
         return False
     return Verdict.BLOCKED not in (zone.write, zone.delete)
@@ -243,12 +243,12 @@ WRITING: Final = (
     | _MAKE_SYM
     | _REFER
 )
-"""Everything but devices and sockets."""
+"""All rights except those on devices and sockets."""
 ONLY_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 _ETC: Final = (*ETC, "group", "hosts", "nsswitch.conf", "passwd")
 NAMING_FILES: Final = ("/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf")
-"""How names are found in the host's network: only for a child that shares it."""
+"""Files for name lookup, shown only to a child that shares the host's network."""
 _PROC: Final = ("cpuinfo", "meminfo", "stat", "version")
 
 AccessRule = tuple[str, int]
@@ -261,7 +261,7 @@ def landlock_abi() -> int:
 
 
 def handled_files(version: int) -> int:
-    """Every right on files this kernel can forbid."""
+    """Returns every right on files that this kernel can forbid."""
     bits = 16 if version >= 5 else 15 if version >= 3 else 14 if version == 2 else 13
     return (1 << bits) - 1
 
@@ -269,7 +269,7 @@ def handled_files(version: int) -> int:
 def access_rules(
     readable: Iterable[str], masked: Iterable[str], lifted: Iterable[str], private: Iterable[str]
 ) -> Iterator[AccessRule]:
-    """All of them. `lifted` is readable though masked; `private` directories are the child's own, to write in."""
+    """Yields all rules. `lifted` is readable though masked; `private` directories are writable for the child."""
     hidden = {real for path in (*masked, *etc_secrets()) for real in (os.path.abspath(path), os.path.realpath(path))}
     above = {parent for path in hidden for parent in _parents(path)}
     settings = (f"/etc/{name}" for name in (*_ETC, *java_settings()))

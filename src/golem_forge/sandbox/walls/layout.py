@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 HOME: Final = "/home/forge"
 CACHE: Final = "/home/forge/.cache"
-"""Where the cache of commands stands that is kept."""
+"""Mount point of the kept cache of commands."""
 EMPTY: Final = "/home/forge/work"
-"""Where a child without zones starts."""
+"""Working directory of a child without zones."""
 SHIPPED: Final = "/opt/forge/bin"
-"""Where Forge's own programs stand."""
+"""Mount point of Forge's own programs."""
 BYTECODE: Final = "/opt/forge/bytecode"
-"""Where Python's bytecode is kept."""
+"""Mount point of Python's cached bytecode."""
 SIGNING: Final = "/forge/sign"
-"""Where git finds the stub by which commands have commits signed."""
+"""Path of the stub by which git in a command has commits signed."""
 CLONED: Final = "/forge/clone"
-"""Where git finds what Forge fetched for a clone."""
+"""Path where git finds what Forge fetched for a clone."""
 TEMPORARY: Final = "/tmp"  # noqa: S108 - a private one
 _SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - the same
 PRIVATE: Final = (TEMPORARY, HOME, _SHARED_MEMORY)
@@ -54,7 +54,7 @@ ETC: Final = (
     *("protocols", "pki/tls/certs", "pki/tls/cert.pem", "pki/ca-trust/extracted", "maven"),
 )
 _TAKEN: Final = (*SYSTEM, "/etc", "/proc", "/dev", "/sys", "/run", TEMPORARY, HOME, SHIPPED, BYTECODE, _ANOTHER_HOME)
-"""No zone can stand at or above one of these."""
+"""No zone can be mounted at or above one of these."""
 _NSSWITCH: Final = "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"
 _GITCONFIG: Final = """[gc]
 \twriteCommitGraph = false
@@ -65,12 +65,15 @@ _GITCONFIG: Final = """[gc]
 [sparse]
 \texpectFilesOutsideOfPatterns = true
 """
-"""In the private copy of a repository `objects/info` is read-only, and files that commands cannot read are taken as
-unchanged."""
+"""Settings for the private copy of a repository: `objects/info` is read-only, and files that commands cannot read count
+as unchanged.
+"""
 _LONGEST_NAMES: Final = 32 * 1024
-"""Of a file that goes through a pipe."""
+"""Maximum size of a file that is passed through a pipe."""
 _SHARES_OF_INOTIFY: Final = {"instances": 8, "watches": 2}
-"""What one call may have: an eighth of the person's 128 instances, half of the watches."""
+"""Divisors for the part of the person's inotify limits that one call may use: an eighth of the 128 instances, half of
+the watches.
+"""
 _NEVER_BELOW: Final = ("/proc", "/dev", "/sys")
 _MASKED: Final = "0000"
 
@@ -102,7 +105,7 @@ class HostMount:
 
 @dataclass(frozen=True, slots=True)
 class TextMount:
-    """A small file of our own."""
+    """A mount of a small file with given content."""
 
     place: str
     content: str
@@ -110,7 +113,7 @@ class TextMount:
 
 @dataclass(frozen=True, slots=True)
 class MaskedFile:
-    """A file that is there, empty and unreadable."""
+    """A mount that makes a file empty and unreadable."""
 
     place: str
 
@@ -124,14 +127,14 @@ class MaskedDirectory:
 
 @dataclass(frozen=True, slots=True)
 class EmptyFile:
-    """A file that is there, empty and read-only."""
+    """A mount that makes a file empty and read-only."""
 
     place: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedPath:
-    """Not a mount: the next one is right only while this path of a zone is still there and no link."""
+    """Not a mount, but a condition: the next mount is right only while this path of a zone exists and is no link."""
 
     zone: Zone
     parts: Parts
@@ -169,7 +172,7 @@ def system_mounts(*, uid: int, gid: int, exits: Exits = NO_EXITS) -> tuple[Mount
 
 
 def naming_mounts() -> Iterator[Mount]:
-    """How a child that shares the host's network finds names, as the host does; on top of `system_mounts`."""
+    """Yields the files for name lookup of a child that shares the host's network; on top of `system_mounts`."""
     for path in ("/etc/hosts", "/etc/resolv.conf"):
         try:
             with open(path, encoding="utf-8", errors="replace") as file:
@@ -188,13 +191,15 @@ def exit_mounts(exits: Exits) -> Iterator[Mount]:
 
 
 def kept_home_mount_point(others: Iterable[str]) -> str:
-    """Where a home that is kept stands. Threat: bubblewrap makes places for mounts below it on the host, through links
-    that somebody left there; so nothing else may stand in it, which it does where the person is called forge."""
+    """Returns the mount point of a home that is kept. Threat: bubblewrap makes places for mounts below it on the host,
+    through links that somebody left there; so nothing else may stand in it, which it does where the person is called
+    forge.
+    """
     return _ANOTHER_HOME if any(is_below(path, HOME) for path in others) else HOME
 
 
 def smallest_mounts() -> tuple[RawArguments, ...]:
-    """What the inner stage itself needs."""
+    """Returns the mounts that the inner stage itself needs."""
     return (
         RawArguments(("--ro-bind", "/usr", "/usr")),
         *_system_directories(),
@@ -213,7 +218,7 @@ def shown_directories(directories: Iterable[str], masked: Iterable[str]) -> Iter
 
 
 def zone_mount_point(zone: Zone, names: Iterable[str]) -> str:
-    """Where a zone stands inside: at its host path, unless that is asked for otherwise or taken by something else.
+    """Returns the mount point of a zone: its host path, unless that is configured otherwise or taken by something else.
 
     `names` are those of all zones: `/<name>` always means the zone of that name.
     """
@@ -249,7 +254,7 @@ def zone_mounts(zone: Zone, base: str, held: ZoneRestrictions) -> Iterator[Mount
 
 
 def _mounts_below(zone: Zone, base: str, held: ZoneRestrictions, root: Parts, *, writable: bool) -> Iterator[Mount]:
-    """What is restricted below a path that is shown, outer before inner."""
+    """Yields the mounts for restrictions below a shown path, outer before inner."""
     restricted = {one.parts: one for one in held.found}
     inside = [parts for parts in {*restricted, *held.pinned} if parts[: len(root)] == root != parts]
     for parts in sorted(inside, key=lambda parts: (len(parts), parts)):
@@ -338,7 +343,7 @@ def _proc_mounts(exits: Exits) -> Iterator[Mount]:
 
 
 def _kernel_settings() -> Iterator[str]:
-    """What of /proc belongs to the whole machine and can be written by its mode."""
+    """Yields the entries of /proc that belong to the whole machine and are writable by their mode."""
     for entry in sorted(os.listdir("/proc")):
         with contextlib.suppress(OSError):
             mode = os.lstat(f"/proc/{entry}").st_mode
@@ -411,7 +416,9 @@ _device_modes: Final[dict[str, int]] = {}
 
 
 def remember_device_modes(paths: Iterable[str]) -> None:
-    """As they are now; call it before the first child starts that has them. Nobody but root can change them."""
+    """Stores the present modes of devices; call it before the first child that sees them starts. Only root can change
+    them.
+    """
     if os.geteuid() != 0:
         return
     for path in paths:
@@ -447,7 +454,7 @@ _KINDS: Final = {
 }
 _MOST_LINKS: Final = 8
 _ARGUMENTS: Final = {"--ro-bind": 2, "--ro-bind-try": 2, "--bind": 2, "--dev-bind": 2, "--symlink": 2}
-"""How many words follow; one where it is not said."""
+"""Number of arguments of an option; 1 if it is not listed."""
 
 
 def describe_outside(path: str, mounts: Sequence[Mount], toolchains: Iterable[str]) -> str:
@@ -462,7 +469,9 @@ def describe_outside(path: str, mounts: Sequence[Mount], toolchains: Iterable[st
 
 
 def _describe_at(path: str, mounts: Sequence[Mount], toolchains: tuple[str, ...]) -> tuple[str, str]:
-    """What the last mount over the path makes of it; or the path that a link of the walls leads to instead."""
+    """Describes what the last mount over the path makes of it, or returns the path that a link of the walls leads to
+    instead.
+    """
     said, link = IS_ABSENT, ""
     for kind, source, place in _operations(mounts):
         if not is_below(path, place):
@@ -497,7 +506,7 @@ def _is_socket(path: str) -> bool:
 
 
 def mounted_at(mount: Mount) -> tuple[str, ...]:
-    """Where something comes to stand by a mount, or by the several that arguments are."""
+    """Returns the paths that a mount, or the several mounts of raw arguments, cover."""
     if isinstance(mount, ExpectedPath):
         return ()
     if isinstance(mount, RawArguments):

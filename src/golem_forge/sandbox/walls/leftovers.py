@@ -38,17 +38,19 @@ from golem_forge.sandbox.zones import Zone
 _MOST_PATHS: Final = 20
 _MOST_NAMED: Final = 5
 _MOST_LISTED: Final = 12
-"""So many are named if each is by another name on our lists: a dozen harmless ones hide no `sitecustomize.py`."""
+"""Maximum number of paths that are named if each has another listed name, so that a dozen harmless ones hide no
+`sitecustomize.py`.
+"""
 _MOST_LOOKED_AT: Final = 20_000
 _ORDER_S: Final = 0.25
 _LOOK_S: Final = 0.15
-"""Of computing, not of waiting: what is told must not depend on what else runs on this machine."""
+"""CPU seconds of a check, not wall time: the result must not depend on what else runs on this machine."""
 _PATHS_PER_CLOCK: Final = 64
 _DEEPEST: Final = 64
 """Components of a directory whose rank is kept, with that of each directory above it."""
 
 _LAYOUT: Final = ("format", "db", "hooks")
-"""What makes a directory a Subversion repository."""
+"""Entries that make a directory a Subversion repository."""
 _WORKING_COPY: Final = ".svn"
 _HOOKS: Final = frozenset(
     {"start-commit"}
@@ -175,7 +177,9 @@ def _subversion_hooks(zone: Zone, parts: Parts) -> Iterator[Parts]:
 
 
 def _rank(directory: Parts, known: dict[Parts, int]) -> int:
-    """Of all that lies in it: 0 if names there are obeyed, 2 in dependency directories. Adds to `known`."""
+    """Returns the rank of everything in a directory: 0 if programs obey names there, 2 in dependency directories. Adds
+    to `known`.
+    """
     if len(directory) > _DEEPEST:
         return 2 if protected.in_dependencies((*directory, "")) else int(not any(map(protected.is_listed, directory)))
     depth = next(depth for depth in range(len(directory), -1, -1) if directory[:depth] in known)
@@ -202,7 +206,7 @@ def _exists(zone: Zone, parts: Parts, filled: set[Parts]) -> bool:
 
 
 def _entry(zone: Zone, parts: Parts) -> os.stat_result | None:
-    """What stands at a path; never through a link."""
+    """Returns the stat of a path without following links; None if it is missing."""
     with contextlib.suppress(OSError, ValueError):
         directory = zone.open(parts[:-1], DIRECTORY)
         return entry_stat(parts[-1], directory.fd)
@@ -234,7 +238,9 @@ _COMPILED: Final = regex(
     _NAMES,
 )
 _LOADED: Final = regex(r".+\.(?:py[co]|pyd|so(?:\.[0-9.]+)?)", _NAMES)
-"""What Python takes instead of a source beside it. Told in every zone; objects of a build are ordinary work."""
+"""Files that Python loads instead of a source beside them. Reported in every zone; objects of a build are ordinary
+work.
+"""
 _METADATA: Final = (".egg-info", ".dist-info", ".egg-link")
 _SCRIPT: Final = regex(
     r".+\.(?:pyw?|pyx|pth|ipynb|[cm]?jsx?|[cm]?tsx?|vue|svelte|sh|bash|zsh|fish|csh|ksh|rb|rake|gemspec|pl|pm|php|phar"
@@ -266,7 +272,7 @@ _OWN_CACHES: Final = frozenset({".pytest_cache", ".mypy_cache", ".ruff_cache", "
 
 
 class _CodeClass(StrEnum):
-    """What is told apart, in words that hold for one path and, behind a number, for several."""
+    """Kinds of leftover code; each text is used after one path and, after a number, for several."""
 
     COMPILED = "compiled code, which runs without its source being read"
     METADATA = "package metadata, whose plug-ins Python loads"
@@ -402,7 +408,7 @@ def _can_run(parts: Parts, info: os.stat_result) -> bool:
 
 
 def _runs_by_name(name: str) -> bool:
-    """Quick, for the order only."""
+    """Whether the name looks like a program; a quick test, used for the order only."""
     return name.casefold() in _SCRIPT_NAMES or _runs_by_ending(name.rpartition(".")[2])
 
 
@@ -413,7 +419,7 @@ def _runs_by_ending(ending: str) -> bool:
 
 
 def _is_entry(parts: Parts) -> bool:
-    """What a shell starts, or reads, by its name: `.venv/bin/activate`, `node_modules/.bin/tsc`."""
+    """Whether a shell starts or reads it by name: `.venv/bin/activate`, `node_modules/.bin/tsc`."""
     return len(parts) > 1 and parts[-2].casefold() in _ENTRY_DIRECTORIES
 
 
@@ -433,7 +439,7 @@ def _work_tree(zone: Zone) -> tuple[str, Parts] | None:
 
 
 class _GitView:
-    """What git leaves out of a work tree, in a zone at its root or below."""
+    """The ignored files of a work tree, for a zone at its root or below."""
 
     def __init__(
         self,
@@ -498,13 +504,14 @@ def _zone_content(zone: Zone, parts: Parts) -> bytes | None:
 
 
 def _host_content(path: str, flags: int = CONTENT) -> bytes | None:
-    """The same of a file of the person's outside the zone."""
+    """Reads a file of the person outside the zone."""
     return _read(lambda: Handle(os.open(path, flags)))
 
 
 def _read(opened: Callable[[], Handle]) -> bytes | None:
-    """None: there is none. One that cannot be read, or is longer than anybody's, hides everything: we would rather tell
-    too much."""
+    """Reads an ignore file; None if there is none. A file that is unreadable or too long counts as `*`, so that rather
+    too much is reported.
+    """
     try:
         handle = opened()
         data = read_regular(handle.fd, LARGEST_IGNORE_FILE + 1) or b""
@@ -525,7 +532,7 @@ def _is_repository(zone: Zone, parts: Parts) -> bool:
 
 
 def _emptied(zone: Zone, cache: Parts, bounded: BoundedPaths) -> list[Parts]:
-    """What was bytecode in a directory, or the link that stood in its place."""
+    """Removes the bytecode of a directory, or a link in its place, and returns what was removed."""
     try:
         handle = zone.open(cache, LISTING)
         names = [name for name in os.listdir(handle.fd) if name.endswith(".pyc")]
@@ -599,7 +606,9 @@ def _spread(paths: list[Parts]) -> list[Parts]:
 
 
 def _turns(groups: Iterable[Hashable]) -> Iterator[int]:
-    """How many of the same group come before: in this order, each group has its first before any has its second."""
+    """Yields for each entry how many of its group came before; sorted by that, each group has its first before any has
+    its second.
+    """
     seen: Counter[Hashable] = Counter()
     for group in groups:
         yield seen[group]
@@ -607,7 +616,7 @@ def _turns(groups: Iterable[Hashable]) -> Iterator[int]:
 
 
 def _dependency_group(parts: Parts) -> Parts:
-    """`.venv/lib` of everything below it."""
+    """Returns the directory that groups a path's dependencies, such as `.venv/lib`."""
     start = next(depth for depth in range(1, len(parts) + 1) if protected.in_dependencies((*parts[:depth], "")))
     return parts[: min(start + 1, len(parts) - 1)]
 

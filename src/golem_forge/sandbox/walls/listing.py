@@ -27,7 +27,7 @@ from golem_forge.sandbox.protected import GIT_FILE, PROTECTED_NAMES, in_dependen
 DEPTH: Final = 4
 """Directories so many levels below the zone's root are still near."""
 _GIT_DEPTH: Final = 6
-"""The same below a `.git`: names of submodules may have several components."""
+"""The depth limit below a `.git`, where names of submodules may have several components."""
 _SETTLED_NS: Final = 100_000_000
 _BOUND_NS: Final = 20_000_000
 MOST_NAMES: Final = 500_000
@@ -36,12 +36,14 @@ _IN_GIT: Final = frozenset({"modules", "worktrees"})
 _NOT_IN_MODULES: Final = frozenset({"objects", "refs", "logs", "info", "lfs", "rr-cache", "hooks", "branches"})
 """Parts of a repository that hold no other one; but a submodule may have such a name too."""
 _OF_A_REPOSITORY: Final = ("config", "hooks")
-"""What a child cannot take away from a repository to make it look like something else."""
+"""Entries that a child cannot remove from a repository to make it look like something else."""
 _HEADS_OF_PAIRS: Final = frozenset({GIT_FILE, ".config", ".kube", ".docker"})
-"""Of these a name one level deeper matters, so they are near wherever a near directory has them."""
+"""Directories in which a name one level deeper matters; they count as near if their parent does."""
 _HEADS: Final = _HEADS_OF_PAIRS | {name.partition("/")[0] for name in PROTECTED_NAMES if "/" in name}
 _PACKAGES: Final = "site-packages"
-"""All that is large in a virtual environment. Known by its place alone: a file beside it any child can make."""
+"""Holds most files of a virtual environment. Recognised by its path alone, because any child can create a file beside
+it.
+"""
 _WRITTEN_BY_GIT: Final = frozenset({"objects", "refs", "logs"})
 _LONGEST: Final = 1 << 20
 """The bundle of certificates that Python programs bring has 300 KiB."""
@@ -67,12 +69,12 @@ class EntryKind(StrEnum):
     """Or a FIFO: either leads to another process, through a read-only mount too. A socket that nobody has bound any
     more never does again, and is found as little as a file."""
     FILE = "file"
-    """Or anything else that is none of these."""
+    """A file, or anything else that is neither a directory nor a link."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanFinding:
-    """A name that exists and that walls must know."""
+    """An existing name that walls must handle."""
 
     parts: Parts
     kind: EntryKind
@@ -81,7 +83,7 @@ class ScanFinding:
     unlisted: bool = False
     """A directory that this process cannot list, so nobody knows what is in it; its owner can open it again."""
     made: Stamp | None = None
-    """Of a link: another one of the same name may lead elsewhere."""
+    """The stamp of a link; another link of the same name may lead elsewhere."""
 
 
 @dataclass(slots=True)
@@ -92,11 +94,13 @@ class DirectoryListing:
     stamp: Stamp
     mode: int = 0
     settled: bool = False
-    """It had not changed for a while when it was listed; otherwise the same stamp may hide another change."""
+    """Whether it had been unchanged for a while when it was listed; otherwise the same stamp may hide
+    another change.
+    """
     listed: bool = False
     size: int = 0
     entries: dict[str, EntryKind] | None = None
-    """Of a near one."""
+    """The entries; only of a near directory."""
     directories: tuple[str, ...] = ()
     near_below: frozenset[str] = frozenset()
     findings: tuple[ScanFinding, ...] = ()

@@ -35,23 +35,24 @@ MOST_READ_ONLY: Final = 40
 class UncoveredPath:
     parts: Parts
     why: str
-    """`40 MiB, above undo.max_file (32 MiB)`"""
+    """The reason, e.g. `40 MiB, above undo.max_file (32 MiB)`."""
     directory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneCoverage:
-    """Which paths of a zone could not be brought back if a command changed them, and why. A zone is covered if
-    everything in it is kept or can be made again by the tool that made it. What is neither is read-only for a command
-    that runs without a question; where that takes too many mounts, the zone has a `problem` and its commands ask."""
+    """Which paths of a zone could not be undone if a command changed them, and why. A zone is covered if everything in
+    it is kept or can be made again by the tool that made it. Other paths are read-only for a command that runs without
+    a question; where that takes too many mounts, the zone has a `problem` and its commands ask.
+    """
 
     problem: str = ""
     """Why commands in this zone cannot be undone at all: `more than 200,000 entries`. Empty: they can."""
     uncovered: tuple[UncoveredPath, ...] = ()
-    """At most MOST_READ_ONLY, outermost paths only: what stands here is read-only for a contained call."""
+    """Paths that are read-only for a contained call; outermost only, at most MOST_READ_ONLY."""
 
     def below(self, directory: Parts) -> ZoneCoverage:
-        """The same of a zone that begins at a directory of this one."""
+        """Returns the coverage of a zone that begins at a directory of this one."""
         depth = len(directory)
         if not depth:
             return self
@@ -63,14 +64,14 @@ class ZoneCoverage:
         )
 
     def at(self, parts: Parts) -> UncoveredPath | None:
-        """What of `uncovered` a path is, or lies in."""
+        """Returns the uncovered path that this path is or lies in, or None."""
         return next((one for one in self.uncovered if parts[: len(one.parts)] == one.parts), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
     zones: Mapping[str, ZoneCoverage] = field(default_factory=dict)
-    """By the name of each zone that commands can write."""
+    """Coverage by zone name, for zones that commands can write."""
 
     @property
     def problem(self) -> str:
@@ -78,13 +79,14 @@ class Coverage:
 
     @property
     def not_kept(self) -> tuple[tuple[str, UncoveredPath], ...]:
-        """(zone, path in it) for `Job.not_kept`."""
+        """Returns (zone, path in it) of everything uncovered, for `Job.not_kept`."""
         return tuple((name, one) for name, zone in self.zones.items() for one in zone.uncovered)
 
 
 def fold_uncovered(found: Iterable[UncoveredPath], covered: Iterable[Parts]) -> tuple[UncoveredPath, ...] | None:
-    """At most MOST_READ_ONLY of them: where there are more, directories that hold nothing else stand for what is in
-    them. None: there are still too many."""
+    """Returns at most MOST_READ_ONLY paths; if there are more, directories that hold nothing else replace their
+    contents. Returns None if there are still too many.
+    """
     every = {one.parts: one for one in found}
     if len(every) <= MOST_READ_ONLY:
         return tuple(sorted(every.values(), key=lambda one: one.parts))
@@ -130,7 +132,7 @@ class HostDirectory:
     host: str
     """Its real path; walls are refused if a link leads there by the time they are built."""
     inner: str
-    """Where it stands in full walls. At other levels it is read where it is."""
+    """Its path in full walls. At other levels it is read at its host path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +153,18 @@ class Job:
     """Virtual; empty: the default zone's root, or `nowhere` where there is no zone."""
     nowhere: StartDirectory = StartDirectory.HOME
     env: Mapping[str, str] = field(default_factory=dict)
-    """What this kind of child declares, on top of what every child gets."""
+    """Variables of this kind of child, added to those that every child gets."""
     streams: Streams = Streams.MERGED
     limits: ResourceLimits | None = None
-    """None: those of the settings."""
+    """None means the limits of the settings."""
     hosts: tuple[HostGrant, ...] = ()
     """The child may reach exactly these, through the proxy; empty: no network."""
     service_reached: Callable[[HostGrant], None] = lambda grant: None
-    """Told of each connection to one of `hosts` that is a service."""
+    """Called for each connection to one of `hosts` that is a service."""
     credentials: tuple[HostCredential, ...] = ()
-    """What the proxy may put into requests to these hosts (`Walls.as_command`). Without their values."""
+    """Credentials, without their values, that the proxy may insert into requests to these hosts
+    (`Walls.as_command`).
+    """
     credential_used: Callable[[CredentialUse], None] | None = None
     """Records each use before it happens. None: the job has no credentials."""
     shares_network: bool = False
@@ -171,8 +175,9 @@ class Job:
     lifted: frozenset[str] = frozenset()
     """Virtual paths of secrets (or of paths with a read rule) that this call's approved effects name."""
     only: tuple[ShownPath, ...] | None = None
-    """All that is shown of the zones; None: all of them. Level full only. What is protected, secret or ruled out there
-    stays so. A file is written in place: nothing can be renamed to it, for it is a mount."""
+    """The only parts of the zones that are shown; None means all. Level full only. Protected and secret paths stay
+    restricted. A file is written in place: nothing can be renamed to it, because it is a mount.
+    """
     not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
     """(zone, path in it): what could not be brought back (`Walls.coverage`), read-only for a call that runs unasked."""
     reads_only: bool = False
@@ -185,14 +190,17 @@ class Job:
     host_operands: bool = False
     """Level landlock: argv may name virtual paths, which are handed on as host paths."""
     stdin: bytes | int | None = None
-    """Not with a terminal: what the child reads, or a descriptor of a person's that it reads from. None: nothing.
-    One end of a socket pair is a way to speak with the child: it may write there, too."""
+    """The child's input, or a descriptor that it reads from; None means none. Not with a terminal. One end of a socket
+    pair is a way to speak with the child: it may write there, too.
+    """
     stdout: int | None = None
-    """Not with a terminal: a descriptor of the caller's that standard output goes to as it is. What comes back then is
-    the end of standard error."""
+    """A descriptor of the caller that receives standard output unfiltered; not with a terminal. The result then holds
+    the end of standard error.
+    """
     zone_programs: bool = False
-    """What the person has on PATH in a zone is found: by commands (`Walls.as_command`). A program that somebody trusts
-    must not start what a command put there."""
+    """Whether PATH includes the person's directories inside zones; set for commands (`Walls.as_command`). A trusted
+    program must not start what a command put there.
+    """
     path_first: tuple[str, ...] = ()
     """Directories before all others on the inner PATH."""
     home: str = ""
@@ -226,15 +234,15 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelResult:
-    """One rung of the ladder, as tried."""
+    """The result of the test of one level."""
 
     level: Level
     held: tuple[str, ...] = ()
     """Guarantees (`G1` …) whose forbidden attempt failed."""
     missing: tuple[str, ...] = ()
-    """Those that were tried and did not hold."""
+    """Guarantees that were tested and did not hold."""
     untried: tuple[str, ...] = ()
-    """Those that there was no time for: nothing is known about them, and another try may find that they hold."""
+    """Guarantees that there was no time to test; another test may find that they hold."""
     cause: str = ""
     """Why this level is not reached; empty if it is."""
     fix: str = ""
@@ -259,7 +267,7 @@ class ProbeReport:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Of the level in force, by nature or as tried."""
+        """Guarantees that the level in force lacks, by design or as tested."""
         tried = self._own.missing if self._own else ()
         return (*tried, *DIFFERS) if self.level is Level.LANDLOCK else tried
 
@@ -291,7 +299,9 @@ class ProbeReport:
 
 
 DIFFERS = {"G14": "host paths are visible inside; those of zones are rewritten in output"}
-"""What level landlock never gives, in words. (G1 it keeps in its own way: no zone is writable at all.)"""
+"""Guarantees that level landlock never gives, with a description. (It keeps G1 in its own way: no zone is writable at
+all.)
+"""
 
 GUARANTEES = {
     "G1": "writes only in rw zones and private directories",
@@ -308,7 +318,7 @@ GUARANTEES = {
     "G12": "limits on time, memory, processes, files and output",
     "G13": "empty environment, no inherited descriptor",
 }
-"""In words, for people."""
+"""Descriptions for people."""
 
 
 class RefusalReason(StrEnum):
@@ -337,7 +347,7 @@ class Restriction:
     """Neither read nor changed; otherwise only not changed."""
     directory: bool = False
     detail: str = ""
-    """More about `why`, for people."""
+    """Details of `why`, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,17 +355,17 @@ class PlannedZone:
     name: str
     host: str
     base: str
-    """Where it stands inside the walls: its host path, or `/<name>`."""
+    """Its path inside the walls: its host path, or `/<name>`."""
     writable: bool
     restrictions: tuple[Restriction, ...] = ()
     lifted: tuple[tuple[str, ...], ...] = ()
     """Paths below a masked directory that this call may read all the same."""
     subpath: tuple[str, ...] = ()
-    """Where it begins inside the zone that rules speak of."""
+    """The components at which it begins inside the zone that rules name."""
     meant_writable: bool = False
     """Its mode is `rw`, whether or not a child may write there now."""
     shown: tuple[ShownPath, ...] | None = None
-    """All that is shown of it; None: everything."""
+    """The only parts of it that are shown; None means everything."""
 
     def virtual(self, parts: Sequence[str]) -> str:
         return "/".join(("", self.name, *parts))
@@ -372,10 +382,10 @@ class PlannedZone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What the walls refuse at one path."""
+    """An access that the walls refuse at one path."""
 
     target: str
-    """Virtual where a zone has it, else as given."""
+    """The virtual path if it lies in a zone, else the path as given."""
     access: Verb
     why: RefusalReason
     zone: str = ""
@@ -383,11 +393,11 @@ class Refusal:
     restricted: str = ""
     """The virtual path whose restriction it is (the path itself or a directory above it)."""
     ruled: str = ""
-    """The same as rules name it, which is other than the worker does where its zone begins deeper."""
+    """The path as rules name it; it differs if the worker's zone begins deeper."""
     meant_writable: bool = False
-    """The mode of the zone is not what refuses."""
+    """Whether the zone's mode would allow the write."""
     detail: str = ""
-    """More about `why`, for people."""
+    """Details of `why`, for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -450,25 +460,25 @@ class GitMount:
     """One thing that stands in a private copy of a git directory."""
 
     path: str
-    """Below it."""
+    """The path below `ShadowPlan.tree`."""
     directory: bool
     real: str = ""
-    """What of the user's git directory stands there: a path below that."""
+    """The path below the user's git directory that is mounted there."""
     host: str = ""
-    """Or a host directory of Forge's own."""
+    """Or a host directory of Forge that is mounted there."""
     writable: bool = False
     missing: bool = False
-    """An empty read-only one stands there instead."""
+    """Whether an empty read-only directory is mounted instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowPlan:
-    """What stands inside walls in the place of a user's git directory."""
+    """The mounts that replace a user's git directory inside the walls."""
 
     tree: str
-    """A host directory."""
+    """The host directory that is mounted."""
     mounts: tuple[GitMount, ...]
-    """In it, parents first."""
+    """Mounts inside the tree, parents first."""
     outside: str = ""
     """The user's git directory, where it does not lie at the zone's root: the copy stands at the same path."""
     writable: bool = True
@@ -488,7 +498,7 @@ class PathRule:
     accepts_secret: bool = False
     """A preApproved rule of the person's own that accepts `secret_path`: what it matches is not masked."""
     pattern: str = ""
-    """As written."""
+    """The pattern as written."""
 
 
 def is_masked(virtual: str, *, secret: bool, rules: Sequence[PathRule]) -> bool:

@@ -59,20 +59,20 @@ _LOADING: Final = regex(r"LD_|GCONV_PATH$|LOCPATH$|GLIBC_TUNABLES$")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingDirectory:
     inner: str
-    """Inside full walls."""
+    """The path inside full walls."""
     host: str
-    """Empty: a private directory."""
+    """The host path; empty means a private directory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedWalls:
     plan: model.WallPlan
     mounts: tuple[layout.Mount, ...]
-    """Everything but the root's last word, which names the working directory."""
+    """All mounts; the working directory is added at the start."""
     held: Mapping[str, ZoneRestrictions]
-    """By the zone's name."""
+    """Restrictions by zone name."""
     known: Mapping[str, tuple[ScanFinding, ...]] = field(default_factory=dict)
-    """What the scan of each zone had found before the command ran."""
+    """The findings of each zone's scan before the command ran."""
     bare: frozenset[str] = frozenset()
     """Virtual paths of directories that git took for repositories before."""
 
@@ -115,7 +115,7 @@ class Planner:
 
     @property
     def toolchains(self) -> VisibleToolchains:
-        """Looked for once."""
+        """The visible toolchains; searched once."""
         if self._toolchains is None:
             self._toolchains = (
                 self._wider.toolchains
@@ -135,8 +135,9 @@ class Planner:
         return self._toolchains
 
     def exits(self) -> tuple[Exits, tuple[str, ...]]:
-        """What the person's config gives commands of the host's devices and sockets now; a sentence for each name that
-        gives nothing."""
+        """Returns the host devices and sockets that the person's config gives commands now, and a sentence for each
+        name that gives nothing.
+        """
         if not (self._settings.devices or self._settings.sockets):
             return NO_EXITS, ()
         zones = {zone.name: zone.host for zone in self.zones}
@@ -163,7 +164,7 @@ class Planner:
         return MountTable.HIDDEN if hides and not loads_code(env) else MountTable.SHOWN
 
     def is_writable(self, zone: Zone, job: Job) -> bool:
-        """In the eyes of the child: consent that is never given is a read-only mount."""
+        """Whether a child may write the zone; a zone with a blocked write or delete is read-only."""
         return zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete) and not job.reads_only
 
     def working_directory(self, job: Job) -> WorkingDirectory:
@@ -268,7 +269,7 @@ class Planner:
         return shadow if isinstance(shadow, ReadOnlyGit) and writable else None
 
     def _shadow(self, zone: Zone) -> GitShadow | ReadOnlyGit | None:
-        """None: there is no repository, or it is not ours to guard."""
+        """Returns the shadow of the zone's repository; None if there is no repository or Forge may not copy it."""
         found = repository.find_repository(zone)
         if found is None or not self._may_copy(zone, found):
             return None
@@ -297,7 +298,7 @@ class Planner:
         return found.in_zone or (self._may_show(found.git_dir) and self._stands_below(zone, found))
 
     def _may_show(self, git_dir: str) -> bool:
-        """Of a git directory outside of the zone."""
+        """Whether a git directory outside of the zone may be shown."""
         if any(is_below(git_dir, one.host) for one in self.zones):
             return False
         forge = os.path.realpath(self.forge_home)
@@ -309,7 +310,7 @@ class Planner:
         return not found.below or (self.mount_point(zone) == zone.host and not home)
 
     def _lacks_a_key(self, found: Repository) -> bool:
-        """Of a repository whose settings sign every commit."""
+        """Whether the repository's settings sign every commit and the person has no signing key."""
         try:
             said = {one.name: (one.value or "true").casefold() for one in config_settings(found)}
         except (RemoteRefused, OSError):
@@ -481,7 +482,7 @@ class Planner:
         )
 
     def _planned_for_our_own(self) -> PlannedWalls:
-        """Nothing of it depends on what is in the zones."""
+        """Returns the walls for Forge's own programs; they do not depend on what is in the zones."""
         if self._for_our_own is None:
             held = {zone.name: ZoneRestrictions(writable=False) for zone in self.zones}
             mounts: list[layout.Mount] = [
@@ -534,7 +535,7 @@ class Planner:
         yield from layout.shown_directories(self.toolchains.directories, (*self.toolchains.masked, *secrets))
 
     def _repository(self, zone: Zone) -> str | None:
-        """Of a linked worktree, which commands that cannot write see as it is."""
+        """Returns the git directory of a linked worktree, which commands that cannot write see unchanged."""
         found = repository.find_repository(zone)
         return found.git_dir if found is not None and found.own and self._may_show(found.git_dir) else None
 
@@ -566,11 +567,13 @@ def _bare_repositories(zone: Zone, scan: ZoneScan) -> frozenset[str]:
 
 
 _MOST_SEARCHED: Final = 50_000
-"""More take longer to look at than a person to answer."""
+"""Maximum number of entries; a search of more takes longer than a person needs to answer."""
 
 
 def nothing_secret_below(zone: Zone, parts: Parts, known: Collection[Parts], hidden: bool) -> bool:
-    """False: a secret name that walls do not know (`known` ones they mask), or not everything could be looked at."""
+    """Whether there is no secret name besides the `known` ones, which walls mask; False also if not everything could be
+    searched.
+    """
     left = _MOST_SEARCHED
     waiting = [parts]
     while waiting:
@@ -603,11 +606,11 @@ def nothing_secret_below(zone: Zone, parts: Parts, known: Collection[Parts], hid
 class PathExplanation:
     virtual: str
     inner: str
-    """As a child names it."""
+    """The path inside the walls."""
     read: model.Refusal | None
     write: model.Refusal | None
     stands: str = ""
-    """What a child finds there, where that is not what a person finds."""
+    """What a child finds there, if it differs from what a person finds."""
 
 
 def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
@@ -637,7 +640,7 @@ def explain(path: str, sandbox: Sandbox, planner: Planner) -> PathExplanation:
 
 
 def _hidden_below(plan: model.WallPlan, inner: str) -> str:
-    """How many names a child finds in a directory, or below it, that it cannot open."""
+    """Says how many names in or below a directory a child sees but cannot open."""
     for zone in plan.zones:
         parts = zone.inside(inner)
         if parts is not None:

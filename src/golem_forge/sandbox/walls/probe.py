@@ -35,7 +35,7 @@ from golem_forge.sandbox.walls import landlock
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.seccomp import PROCESSORS
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, read_json, try_lock, write_private
+from golem_forge.storage.home import JSON_FILE_ERRORS, read_json, try_lock, write_private
 
 KERNEL_SWITCHES: Final = {
     "kernel.unprivileged_userns_clone": "0",
@@ -90,12 +90,12 @@ def _switched_off(name: str) -> ProbeFailure:
 
 
 def kernel_setting(name: str) -> str:
-    """Of the kernel; empty where it has none of that name."""
+    """Returns a kernel setting; empty if the kernel has none of that name."""
     return _read_text("/proc/sys/" + name.replace(".", "/")).strip()
 
 
 def environment_facts() -> list[str]:
-    """What a result depends on besides kernel and backend: another value may mean another level."""
+    """Returns what a result depends on besides kernel and backend; another value may mean another level."""
     own = _own_status("CapEff", "NoNewPrivs", "Seccomp", "Seccomp_filters")
     label = _read_text("/proc/self/attr/current").strip("\0\n")
     return [*(kernel_setting(name) for name in KERNEL_SWITCHES), *own, label]
@@ -120,7 +120,7 @@ def _read_text(path: str) -> str:
 
 WITHIN_S: Final = 2.0
 NEEDED: Final = tuple(name for name in GUARANTEES if name != "G8")
-"""Without these a level is not reached."""
+"""Guarantees without which a level is not reached."""
 _REFUSED: Final = frozenset({"EPERM", "EACCES", "EROFS", "EBUSY", "ENOENT"})
 _REFUSALS: Final = {
     "G1": _REFUSED | {"ENOTSUP", "EOPNOTSUPP"},  # how the filter answers root who sets an attribute
@@ -131,17 +131,17 @@ _REFUSALS: Final = {
     "G10": _REFUSED | {"ENXIO"},
     "G12": _REFUSED | {"EMFILE", "EFBIG"},
 }
-"""How an attempt must have ended: any other error means that it was not the walls that stopped it."""
+"""The errors with which an attempt must fail; any other error means that not the walls stopped it."""
 _NOT_MADE: Final = "the test could not be run"
 _LATE: Final = "late"
-"""How an attempt ended that was not seen to fail in time; what becomes of it later proves nothing."""
+"""The result of an attempt that was not seen to fail in time, so that it proves nothing."""
 _TRANSIENT_CAUSES: Final = (_NOT_MADE, TOO_SLOW.cause)
 """Causes that say something about the moment, not about the machine."""
 CACHE_FILE: Final = "walls.json"
 _FORMAT: Final = 5
 _LONGEST_CACHE: Final = 64 * 1024
 _GONE_WITHIN: Final = 0.5
-"""Of the time that the whole try has: whoever tries again with more time waits longer for this too."""
+"""The part of the test's time limit for this check; a longer test waits longer for it too."""
 _LIVES_ON_AFTER_S: Final = 6.0
 """Threat: on a busy machine the end of a process takes seconds, and what is said then of the walls is kept."""
 _HOST_MODULE: Final = "golem_forge.sandbox.walls.probe_host"
@@ -162,13 +162,12 @@ async def probe(*, cache: Path | None, within: float = WITHIN_S) -> ProbeReport:
 
 
 def cached_report(cache: Path) -> ProbeReport | None:
-    """What an earlier try found, if it still holds. Nothing is tried."""
+    """Returns the cached result of an earlier test if it is still valid; tests nothing."""
     return _kept(cache / CACHE_FILE, _key(find_bwrap()))
 
 
 async def probe_with_retry(*, cache: Path | None) -> ProbeReport:
-    """Once more, with more time, where a busy machine was too slow or had no room for another process: walls that are
-    there must not count as missing."""
+    """Tests the walls, and tests again with more time if a busy machine was too slow or had no room for a process."""
     report = await probe(cache=cache)
     if report.level is not Level.FULL and any(each.cause.startswith(_TRANSIENT_CAUSES) for each in report.tried):
         return await probe(cache=cache, within=3 * WITHIN_S)
@@ -247,7 +246,9 @@ def _all_refused(name: str, attempts: Mapping[str, str], but: str = "") -> bool:
 
 
 async def _outlived(fixture: ProbeFixture, gone_within: float) -> str:
-    """How it ended that what is inside lives on when Forge is killed. Gone after all, but late, is a slow machine."""
+    """Returns the result of the check that nothing inside lives on when Forge is killed; late if it ended after all, on
+    a slow machine.
+    """
     begun = time.monotonic()
     while fixture.has_live_process():
         if time.monotonic() > begun + max(gone_within, _LIVES_ON_AFTER_S):
@@ -286,7 +287,7 @@ async def _start_host(fixture: ProbeFixture, bwrap: str | None) -> asyncio.subpr
 
 
 def _not_reached(level: Level, why: ProbeFailure) -> LevelResult:
-    """Nothing was attempted, so nothing is missing: the cause is all that is known."""
+    """Returns a result with the cause only: nothing was attempted, so nothing is missing."""
     return LevelResult(level=level, cause=why.cause, fix=why.fix)
 
 
@@ -300,7 +301,7 @@ def _untried(
 
 
 def _key(bwrap: str | None) -> list[Any]:
-    """What the result depends on. A person who changes a setting is not told yesterday's answer."""
+    """Returns the cache key: everything that the result depends on, so that a changed setting takes effect."""
     system = os.uname()
     backend: list[Any] = []
     if bwrap is not None:
@@ -350,14 +351,14 @@ FORBIDDEN_CALLS: Final = (
 )
 _SYSTEM_PYTHON: Final = "/usr/bin/python3"
 _UNREACHABLE: Final = -1
-"""As every argument: a call that nothing refuses fails by another name, and does no harm."""
+"""Used for every argument: a call that nothing refuses fails with another error and does no harm."""
 
 _PREFIX: Final = "forge-probe-"
 _UNLOCKED: Final = "forge-new-probe-"
 _LOCKED_WITHIN_S: Final = 60.0
-"""After so long a probe that lives has locked its new directory."""
+"""Seconds after which a running probe has locked its new directory."""
 _LONGEST_PLACE: Final = 60
-"""The name of a socket has 107 bytes."""
+"""Maximum length of the directory's path, since the name of a socket has 107 bytes."""
 
 
 class ProbeFixture:

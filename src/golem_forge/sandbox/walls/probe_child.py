@@ -25,7 +25,7 @@ from typing import Any
 
 LONGER_THAN_A_PROBE_S = 60
 NOBODY = 0x7FFFFFFE
-"""The number of no user and no process group."""
+"""A number that no user and no process group has."""
 _libc = ctypes.CDLL(None, use_errno=True)
 _found: dict[str, dict[str, str]] = {}
 
@@ -44,7 +44,7 @@ def attempt(guarantee: str, name: str, action: Callable[..., object], *arguments
 
 
 def must(holds: object) -> None:
-    """For facts that are looked at instead of tried: raises where the guarantee holds."""
+    """Checks a fact instead of an attempt: raises PermissionError if the guarantee holds."""
     if holds:
         raise PermissionError(errno.EPERM, "as it should be")
 
@@ -60,7 +60,7 @@ def write(path: str, flags: int = 0) -> None:
 
 
 def read(path: str, canary: str) -> None:
-    """What is masked may also be there and be empty."""
+    """Reads a file that must not show the canary; a masked file may also exist and be empty."""
     with open(path, "rb") as file:
         must(canary.encode() not in file.read())
 
@@ -103,7 +103,9 @@ def files(asked: dict[str, Any]) -> None:
 
 
 def take_over_git(git: str) -> None:
-    """Where `.git` is a private copy these succeed; the ground tells whether they reached the real one."""
+    """Tries to take over `.git`. In a private copy these attempts succeed; the fixture tells whether they reached the
+    real one.
+    """
     for name in ("commondir", "config.worktree", "gitdir", "refs/replace"):
         with contextlib.suppress(OSError):
             write(f"{git}/{name}", os.O_CREAT)
@@ -196,8 +198,9 @@ def surroundings(asked: dict[str, Any]) -> None:
 
 
 def process_one(asked: dict[str, Any]) -> None:
-    """What ends everybody when Forge dies. At level landlock it is the machine's own, and as little theirs. Where walls
-    do not hold it is the machine's too: every attempt is one that changes nothing."""
+    """Attempts on process 1, which ends all others when Forge dies. At level landlock it is the machine's own, and as
+    little theirs. Where walls do not hold it is the machine's too, so every attempt is one that changes nothing.
+    """
     for name in ("mem", "oom_score_adj", "autogroup"):
         attempt("G11", f"write /proc/1/{name}", lambda path: os.close(os.open(path, os.O_RDWR)), f"/proc/1/{name}")
     attempt("G11", "read its memory", lambda: os.close(os.open("/proc/1/task/1/mem", os.O_RDONLY)))

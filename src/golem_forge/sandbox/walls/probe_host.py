@@ -99,7 +99,7 @@ async def _said(start: Start, job: Job) -> str | None:
 
 
 async def _ended(start: Start, job: Job, code: str) -> bool | None:
-    """None: it was not seen in time whether the limit ends it."""
+    """Whether the limit ended the job with this code; None if that was not seen in time."""
     child = await start(job)
     ending = await child.wait(_PATIENCE_S)
     if ending is None:

@@ -47,9 +47,9 @@ from golem_forge.sandbox.walls.zone_lease import missing_directories, self_conta
 from golem_forge.sandbox.zones import Zone
 
 FEW: Final = 100
-"""So many cost bubblewrap what the program takes to start (25 ms)."""
+"""Number of mounts that cost bubblewrap no more than its own start (25 ms)."""
 MOST_MASKS: Final = 20_000
-"""In one layout: half a second. A kernel takes 100,000 mounts (`fs.mount-max`)."""
+"""Maximum masks in one layout; they take half a second. A kernel allows 100,000 mounts (`fs.mount-max`)."""
 _PATIENCE_S: Final = 30.0
 _PROGRAM: Final = Path(__file__).with_name("mask_child.py")
 
@@ -128,30 +128,31 @@ class ReadOnlyGit:
 class ZoneRestrictions:
     writable: bool
     masked: bool = False
-    """The whole zone."""
+    """Whether the whole zone is masked."""
     found: tuple[Restriction, ...] = ()
     """Parents before what lies in them; nothing below something that already says the same."""
     pinned: tuple[Parts, ...] = ()
     """Directories that stay writable but become mount points, so that they cannot be renamed."""
     placeholders: tuple[Parts, ...] = ()
-    """Those of `found` that are missing or empty: an empty read-only directory stands there."""
+    """Restricted paths that are missing or empty; an empty read-only directory is mounted there."""
     placeholder_files: frozenset[Parts] = frozenset()
-    """Of these, the ones that are files."""
+    """The placeholders that are files."""
     self_contained: tuple[Parts, ...] = ()
     """Repositories that have no `commondir`: nothing can stand there, so one that appears is removed."""
     git: ShadowPlan | None = None
-    """What stands in the place of the git directory; nothing of `found` lies in it."""
+    """The mounts that replace the git directory; no restriction lies inside it."""
     lifted: tuple[Parts, ...] = ()
     """Readable in this call although the directory they are in stays masked."""
     notices: tuple[str, ...] = ()
-    """For the person: what is more closed than they may expect."""
+    """Notices for the person about what is more restricted than they may expect."""
     shown: tuple[ShownPath, ...] | None = None
-    """All that is shown of the zone, parents first; None: everything."""
+    """The only parts of the zone that are shown, parents first; None means everything."""
 
     def showing(self, only: Iterable[ShownPath]) -> ZoneRestrictions:
-        """The same where nothing but these paths is shown. Threat: a path in a directory that is masked, or in the git
-        directory of which commands have a copy, is not shown at all; one in a directory that is read-only is not
-        writable."""
+        """Returns the restrictions if only these paths are shown. Threat: a path in a directory that is masked, or in
+        the git directory of which commands have a copy, is not shown at all; one in a directory that is read-only is
+        not writable.
+        """
         roots = sorted(only, key=lambda one: (len(one.parts), one.parts, one.writable))
         found = self.found
         if self.git is not None and not self.git.outside:  # what is secret in it was left to the copy
@@ -250,7 +251,9 @@ def restrictions(
 
 
 def not_kept_paths(zone: Zone, given: Iterable[tuple[str, UncoveredPath]]) -> Iterator[Restriction]:
-    """What of a zone could not be brought back, and is there. A link is left out: it is kept with its directory."""
+    """Yields the existing paths of a zone that could not be undone. A link is left out: it is kept with
+    its directory.
+    """
     for name, one in given:
         if name != zone.name or not one.parts:
             continue
@@ -289,7 +292,7 @@ class _RuleMatcher:
         return self.zone.virtual(parts) in self._lifted and not self._blocked(parts)
 
     def granted(self) -> Iterator[Parts]:
-        """Everything this call may read although it is masked for others."""
+        """Yields the masked paths that this call may read."""
         start = self.zone.virtual(()) + "/"
         for virtual in self._lifted:
             parts = tuple(virtual.removeprefix(start).split("/"))
@@ -314,15 +317,16 @@ class _RuleMatcher:
             yield there.parts, kind
 
     def places(self, parts: Parts, kind: EntryKind) -> Iterator[tuple[Parts, FileKind]]:
-        """Where a name's content lies: nothing can stand on a link, but on what it leads to."""
+        """Yields where a name's content lies: a mount cannot cover a link, only its target."""
         if kind is EntryKind.LINK:
             yield from self.existing(parts)
         else:
             yield parts, FileKind.DIRECTORY if kind is EntryKind.DIRECTORY else FileKind.FILE
 
     def names(self, parts: Parts) -> tuple[str, ...]:
-        """As the program names it, which is how rules are written; and as the worker does, whose zone may begin deeper:
-        it cannot rename its way around a rule."""
+        """Returns the path as the program names it, which is how rules are written, and as the worker names it, whose
+        zone may begin deeper: it cannot rename its way around a rule.
+        """
         outer = self.zone.virtual((*self.zone.subpath, *parts))
         return (outer, self.zone.virtual(parts)) if self.zone.subpath else (outer,)
 
@@ -383,7 +387,9 @@ def _named_by_git(judge: _RuleMatcher, named: Iterable[NamedPath]) -> Iterator[R
 
 
 def _first_missing(zone: Zone, named: NamedPath) -> Iterator[tuple[Parts, bool]]:
-    """Of a path that git's settings name and that is not there: what must not be made, and whether as a directory."""
+    """Yields the first missing component of a path that git's settings name, which must not be created, and whether it
+    would be a directory.
+    """
     for length in range(1, len(named.parts) + 1):
         try:
             os.stat("/".join(named.parts[:length]), dir_fd=zone.root.fd, follow_symlinks=False)
@@ -421,7 +427,7 @@ def _protected_places(judge: _RuleMatcher, finding: ScanFinding) -> Iterator[tup
 
 
 def _with_all_below(rule: PathRule) -> PathRule:
-    """What a rule names outright, it means with everything below."""
+    """Makes a rule with a literal path match everything below that path too."""
     if not rule.literal:
         return rule
     literal, matches = rule.literal, rule.matches
@@ -429,7 +435,7 @@ def _with_all_below(rule: PathRule) -> PathRule:
 
 
 def _outermost(found: Iterable[Restriction]) -> tuple[Restriction, ...]:
-    """Without what lies below a masked path, or is read-only below something read-only; parents first."""
+    """Removes restrictions below a masked path, and read-only ones below a read-only path; parents first."""
     every = {one.parts: one for one in found}
     masked = {parts for parts, one in every.items() if one.masked}
     kept = [
@@ -442,9 +448,9 @@ def _outermost(found: Iterable[Restriction]) -> tuple[Restriction, ...]:
 
 MOST_MOUNTS: Final = 40
 _HEADS_OF_PAIRS: Final = frozenset({".kube", ".docker"})
-"""Of secret names that count in these directories only."""
+"""Directories in which certain names are secret."""
 MOST_WHOLE: Final = 200
-"""So many directories read-only as a whole; past that the zone is."""
+"""Maximum number of directories that are read-only as a whole; with more, the zone is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,9 @@ MOST_ENTRIES: Final = 200_000
 """Past so many no further directory is entered, near ones excepted."""
 _LEAST_COUNTED: Final = 3
 _MOST_COUNTED: Final = 1_000
-"""Of one directory: pictures for training are many and cost little, and no flood of files keeps directories out."""
+"""Maximum entries that one directory adds to the count, so that a directory with very many files does not keep others
+out.
+"""
 MOST_DEPTH: Final = 64
 """Deeper directories are not entered: every look at a path costs as much as it is deep."""
 _FIRST_LOOK_S: Final = 10.0
@@ -47,12 +49,12 @@ _FIRST_LOOK_S: Final = 10.0
 _LONGEST_LOOK_S: Final = 2.0
 _GLANCE_S: Final = 0.05
 _PAUSE: Final = 4
-"""So many times as long as a glance took nobody glances again."""
+"""The pause after a brief scan, as a multiple of the time that it took."""
 _MOST_ASKED: Final = 5_000
 _WATCH_FROM_DIRECTORIES: Final = 200
 _WATCH_FROM_ENTRIES: Final = 2_000
 _WATCH_AFTER_S: Final = 0.1
-"""What looking may cost in all before a smaller zone is watched: a watch takes 15 ms to end alone."""
+"""Seconds that scans may take in sum before a smaller zone is watched; ending a watch alone takes 15 ms."""
 MANY_SECRETS: Final = 100
 _MOST_STATES: Final = 8
 
@@ -120,7 +122,7 @@ class ZoneScan:
         return min(self._unseen, default=None)
 
     def notices(self, zone: str) -> Iterator[str]:
-        """For the person: what of the zone with this address is hidden unsearched, or slow to hide."""
+        """Yields notices for the person: parts of the zone that are hidden unsearched, or slow to hide."""
         if self._unseen:
             place = "/".join((zone, *min(self._unseen)))
             yield (
@@ -277,7 +279,9 @@ class ZoneScan:
             return {parts: one.mode for parts, one in self._listings.items()}
 
     def count_files(self) -> int | None:
-        """Whatever is no directory, outside git's own; None: the last look did not see everything."""
+        """Returns the number of entries that are no directories, outside git's own; None if the last scan did not see
+        everything.
+        """
         with self._lock:
             if self._unseen or any(one.unlisted for found in self._found.values() for one in found):
                 return None
@@ -293,7 +297,7 @@ class ZoneScan:
                 yield (*here, name), kind
 
     def entries(self, parts: Parts) -> dict[str, EntryKind] | None:
-        """What a near directory has in it; None if it was not listed."""
+        """Returns the entries of a near directory; None if it was not listed."""
         listing = self._near.get(parts)
         return (listing.entries or {}) if listing else None
 
@@ -506,7 +510,7 @@ class ZoneScan:
         return self._lister.listed(parts, path, near=near, watch=watch)
 
     def _begin_to_watch(self) -> None:
-        """What is known so far may have changed before it was watched: it is looked at again."""
+        """Starts watching. Everything known so far is scanned again, because it may have changed before."""
         if self._inotify is not None or self._unwatchable:
             return
         self._inotify = open_inotify(len(self._listings))
@@ -523,7 +527,7 @@ class ZoneScan:
                 self._watched[listing.watch] = listing.parts
 
     def _watch(self, fd: int, device: int, path: str) -> int:
-        """Where one directory cannot be watched, none is."""
+        """Watches a directory; if one cannot be watched, watching ends for all."""
         if self._inotify is None:
             return -1
         try:
@@ -564,7 +568,7 @@ def _counted(listing: DirectoryListing) -> int:
 
 
 def _shape(listing: DirectoryListing) -> Shape:
-    """What of the names in a near directory decides whether git takes it for a repository, and what is in one."""
+    """Returns the names in a near directory that decide whether git takes it for a repository, and what is in one."""
     entries = listing.entries or {}
     if any(part.casefold() == GIT_FILE for part in listing.parts):
         return frozenset(entries.items())

@@ -28,25 +28,26 @@ class Network(StrEnum):
     SHARED = "shared"
     """The host's network, declared by a tool or server and trusted so."""
     NONE = "none"
-    """No namespace and no network: no socket but a pair of streams."""
+    """No namespace and no network: only a pair of stream sockets is allowed."""
 
 
 class AttributeChanges(StrEnum):
-    """Who refuses changes of mode, owner, times and attributes."""
+    """What refuses changes of mode, owner, times and attributes."""
 
     BY_MOUNTS = "by_mounts"
-    """Read-only mounts do (level full)."""
+    """Read-only mounts refuse them (level full)."""
     REFUSED = "refused"
-    """Nobody else does (Landlock knows no such right): the filter refuses all of them, by path and by descriptor."""
+    """The filter refuses all of them, by path and by descriptor, because Landlock has no such right."""
 
 
 class MountTable(StrEnum):
-    """What `/proc/self/mountinfo` shows inside."""
+    """Whether `/proc/self/mountinfo` shows the mounts inside."""
 
     SHOWN = "shown"
     HIDDEN = "hidden"
-    """Nothing. The inner stage has to make a mount namespace and change its root for that, so these two calls are left
-    to the kernel, which refuses them to everybody without the capabilities that the stage gives up."""
+    """It shows nothing. The inner stage has to make a mount namespace and change its root for that, so these two calls
+    are left to the kernel, which refuses them to everybody without the capabilities that the stage gives up.
+    """
 
 
 _ACCESS_LISTS: Final = ("setxattr", "lsetxattr", "fsetxattr", "setxattrat")
@@ -75,10 +76,11 @@ _SHARED_MEMORY: Final = (
     *("shmget", "shmat", "shmctl", "semget", "semop", "semctl", "semtimedop"),
     *("msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink"),
 )
-"""Without an ipc namespace these are the host's, and Landlock does not know them."""
+"""Without an ipc namespace these reach the host's objects, and Landlock does not cover them."""
 _WATCHING: Final = ("inotify_add_watch",)
-"""What happens to files all over the host can be watched without a right to read them, which Landlock does not see.
-(fanotify is refused at every level.)"""
+"""Files all over the host can be watched without a right to read them, which Landlock does not cover. (fanotify is
+refused at every level.)
+"""
 _ON_A_PROCESS: Final = {
     "prlimit64": 0,
     "sched_setaffinity": 0,
@@ -90,16 +92,17 @@ _ON_A_PROCESS: Final = {
     "migrate_pages": 0,
     "move_pages": 0,
 }
-"""Which argument names the process. Without a pid namespace it must be 0, oneself; in one it must not be 1: that is the
-backend's own process, under the same user, on which everybody's end depends."""
+"""System call → the argument that names the process. Without a pid namespace it must be 0, oneself; in one it must not
+be 1: that is the backend's own process, under the same user, on which everybody's end depends.
+"""
 _HANDLES_OF_A_PROCESS: Final = {"pidfd_open": 0}
-"""The same, where it does no harm to oneself and one's children."""
+"""The same for calls that do no harm to oneself and one's children."""
 _ONE_PROCESS: Final = {"setpriority": 0, "ioprio_set": 1}
 """First argument with which the other names one process, and not a group or a user: process 1 is in both."""
 _SHARE_A_CORE: Final = 62
 """PR_SCHED_CORE: the one `prctl` that acts on another process. Kernels without it answer EINVAL."""
 _MODES: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "mknod": 1, "mknodat": 2, "creat": 1}
-"""Which argument is the mode a file gets."""
+"""System call → the argument that is the mode of a file."""
 _MODES_OF_NEW: Final = {"openat": (2, 3), "open": (1, 2)}
 """Flags, and the mode that counts if they say that a file may be made."""
 _MAKES_A_FILE: Final = 0x00400040  # O_CREAT, and what makes O_TMPFILE out of O_DIRECTORY
@@ -120,7 +123,7 @@ _FILE_QUESTIONS: Final = (0x80086601, 0x80087601, 0xC020660B, 1, 2)
 
 
 class _Step(NamedTuple):
-    """struct sock_filter."""
+    """A `struct sock_filter`."""
 
     code: int
     if_true: int
@@ -163,7 +166,7 @@ def _if_equal(value: int, then: Iterable[_Step]) -> list[_Step]:
 
 
 def _if_any_bit(mask: int, then: _Step, *more: _Step) -> list[_Step]:
-    """The last one must be a verdict."""
+    """Runs the given steps if any bit of the mask is set; the last of them must be a verdict."""
     return [_Step(0x45, 0, 1 + len(more), mask), then, *more]
 
 
@@ -172,7 +175,9 @@ def _one_of(values: Iterable[int]) -> list[_Step]:
 
 
 def _sockets(network: Network, *, unix: bool) -> dict[str, list[_Step]]:
-    """Which kinds may be made. Netlink only to ask for the interfaces, as `getifaddrs` does."""
+    """Returns the rules about kinds of sockets. Netlink is allowed only to ask for the interfaces, as `getifaddrs`
+    does.
+    """
     if network is Network.NONE:
         made = [_DENY]
     else:
@@ -187,7 +192,9 @@ def _sockets(network: Network, *, unix: bool) -> dict[str, list[_Step]]:
 
 
 def _without_set_id() -> dict[str, list[_Step]]:
-    """Nobody makes a set-user-ID or set-group-ID file. `openat2` has its mode in memory; programs then use `openat`."""
+    """Returns the rules against set-user-ID and set-group-ID files. `openat2` has its mode in memory and is refused;
+    programs then use `openat`.
+    """
     judged = {name: [_argument(at), *_if_any_bit(_SET_ID, _DENY), _ALLOW] for name, at in _MODES.items()}
     for name, (flags, mode) in _MODES_OF_NEW.items():
         made = _if_any_bit(_MAKES_A_FILE, _argument(mode), *_if_any_bit(_SET_ID, _DENY), _ALLOW)
@@ -196,7 +203,9 @@ def _without_set_id() -> dict[str, list[_Step]]:
 
 
 def _without_process_one() -> dict[str, list[_Step]]:
-    """Nobody limits, schedules, moves or watches process 1. Signals need no rule: the kernel keeps them from it."""
+    """Returns the rules against limiting, scheduling, moving or watching process 1. Signals need no rule: the kernel
+    keeps them from it.
+    """
     rules = {}
     for name, where in (_ON_A_PROCESS | _HANDLES_OF_A_PROCESS).items():
         rules[name] = [_argument(where), *_if_equal(1, [_DENY]), _ALLOW]
@@ -276,7 +285,7 @@ def filter_program(
 
 class Processor(NamedTuple):
     audit: int
-    """How the kernel names this calling convention in the filter's input (AUDIT_ARCH_*)."""
+    """The kernel's number of this calling convention in the filter's input (AUDIT_ARCH_*)."""
     numbers: dict[str, int]
     foreign_bit: int
     """Calls at or above this number belong to a second convention under the same name (x32); 0: there is none."""
@@ -332,4 +341,4 @@ PROCESSORS: Final = {
     "x86_64": Processor(audit=0xC000003E, numbers=_X86_64 | _SHARED, foreign_bit=0x40000000),
     "aarch64": Processor(audit=0xC00000B7, numbers=_AARCH64 | _SHARED, foreign_bit=0),
 }
-"""By the name `uname -m` gives."""
+"""Processors by the name of `uname -m`."""

@@ -53,7 +53,7 @@ def listen_in(directory: str, name: str, backlog: int) -> socket.socket:
 
 class _Endable(Protocol):
     def end(self) -> Coroutine[Any, Any, object]:
-        """The whole process tree is gone afterwards."""
+        """Ends the whole process tree and waits for its end."""
         ...
 
 
@@ -81,12 +81,12 @@ class IdleChildren(Generic[ChildType]):
         return child
 
     def discard(self, child: ChildType) -> None:
-        """Ends it, unless somebody took it."""
+        """Ends the child, unless somebody took it."""
         if child in self._timers:
             self.end(self.take(child))
 
     def end(self, child: ChildType) -> None:
-        """In the background."""
+        """Ends the child in the background."""
         task: asyncio.Task[object] = asyncio.get_running_loop().create_task(child.end())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)

@@ -47,18 +47,18 @@ class VisibleToolchains:
     path: tuple[str, ...] = ()
     """The inner PATH, in order. Nothing of it leads into a zone, where a command could have put another program."""
     command_path: tuple[str, ...] = ()
-    """That of commands: also with what the person has on PATH in a zone."""
+    """PATH of commands; it also has the person's directories that lie in a zone."""
     variables: dict[str, str] = field(default_factory=dict)
-    """None of them leads into a zone."""
+    """Variables for children; none of them leads into a zone."""
     command_variables: dict[str, str] = field(default_factory=dict)
     masked: tuple[str, ...] = ()
     """Existing files and directories with credentials inside `directories`, at the top of each or known to the table;
     never links, which lead to another of these or out of sight. Names are not searched for deeper: certificate bundles
     of every toolchain are called `*.pem`."""
     declared: tuple[str, ...] = ()
-    """Those of `directories` that `sandbox.read` named: people's own files, to be searched for secrets like a zone."""
+    """The `directories` that `sandbox.read` named: people's own files, searched for secrets like a zone."""
     refused: tuple[tuple[str, str], ...] = ()
-    """(directory, why it is not shown)."""
+    """Each directory that is not shown, with the reason."""
 
 
 def find_toolchains(
@@ -145,7 +145,7 @@ class _Search:
                 self._show(target)
 
     def inner_entry(self, entry: str) -> str:
-        """How a directory of the person's PATH is called inside; empty if it is not shown."""
+        """Returns the path inside of a directory on the person's PATH; empty if it is not shown."""
         if self._in_zone(entry):
             return entry
         if in_system(entry):
@@ -190,7 +190,9 @@ class _Search:
         )
 
     def _own_python(self, path: Sequence[str]) -> list[str]:
-        """Where Forge's own Python stands, if a PATH without zones has none: `#!/usr/bin/env python3` finds it."""
+        """Returns the directory of Forge's own Python if a PATH without zones has none, so that `#!/usr/bin/env
+        python3` works.
+        """
         prefix = os.path.realpath(sys.base_prefix)
         programs = os.path.join(prefix, "bin")
         if any(os.access(f"{entry}/python3", os.X_OK) for entry in (*path, *ALWAYS)):
@@ -212,7 +214,7 @@ class _Search:
         return tuple(path for path in reached if not in_system(path))
 
     def _show(self, directory: str) -> bool:
-        """True: it will be seen inside, or is in any case."""
+        """Whether a directory is or will be visible inside."""
         directory = os.path.normpath(directory)
         if directory not in self._judged:
             self._judged[directory] = self._judge(directory)
@@ -264,7 +266,7 @@ def _with_system(path: Sequence[str], shipped: str) -> tuple[str, ...]:
 
 
 def _around(manager: VersionManager, foreign: Sequence[str]) -> Iterator[str]:
-    """Roots that a PATH entry lies in."""
+    """Yields the roots of a version manager that PATH entries lie in."""
     for entry in foreign if manager.inside else ():
         match = re.fullmatch(f"(/.+?)/{manager.inside}", entry)
         if match and os.path.exists(f"{match[1]}/{manager.proof}"):
@@ -310,7 +312,7 @@ def _secrets_in(directory: str) -> Iterator[str]:
 
 
 def _outermost(directories: Iterable[str]) -> tuple[str, ...]:
-    """Without those that lie in another one or in the system's, shortest path first."""
+    """Removes directories that lie in another one or in the system's; sorted by path."""
     kept: list[str] = []
     for directory in sorted(directories):
         if not in_system(directory) and not any(is_below(directory, one) for one in kept):
@@ -328,9 +330,9 @@ class VersionManager:
     inside: str = ""
     """A PATH directory that ends so (a pattern) belongs to the root before it …"""
     proof: str = ""
-    """… if this exists below that root."""
+    """The root counts only if this path exists below it."""
     show: tuple[str, ...] = ("",)
-    """What of the root is shown; empty text: all of it."""
+    """Paths below the root that are shown; an empty text means all of it."""
     sets_if: str | None = None
     """The first variable is set to the root if this exists below it; None: never."""
     masked: tuple[str, ...] = ()
@@ -340,7 +342,7 @@ class VersionManager:
 
 
 _BREW_PARTS: Final = ("bin", "sbin", "Cellar", "opt", "lib", "libexec", "include", "share", "etc/ca-certificates")
-"""Not `etc` and `var`, where its services keep settings and data."""
+"""Without `etc` and `var`, where its services keep settings and data."""
 _PYENV_BIN: Final = r"(?:plugins/[^/]+/)?(?:shims|bin)"
 _NVM_BIN: Final = r"versions/(?:node|io\.js)/[^/]+/bin"
 _FNM_BIN: Final = "node-versions/[^/]+/installation/bin"
@@ -350,7 +352,7 @@ _CONDA_PLACES: Final = (
     " /opt/conda /opt/miniconda3 /opt/anaconda3 /opt/miniforge3"
 )
 _PYENV_HOOKS: Final = ("pyenv.d/exec/pip-rehash",)
-"""After `pip install` it writes the shims anew; where it cannot, the exit code is 1 though pip succeeded."""
+"""Hooks that write the shims anew after `pip install`; where they cannot, the exit code is 1 though pip succeeded."""
 _CARGO_SECRETS: Final = ("credentials", "credentials.toml")
 _CONDA_SECRETS: Final = (".condarc", "condarc", "pip.conf")
 MANAGERS: Final = (

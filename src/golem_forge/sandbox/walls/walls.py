@@ -98,12 +98,12 @@ class _FullStart:
         return self._joined.words
 
     def joined(self) -> None:
-        """The command stands in it, or never will."""
+        """Closes the loopback's descriptors: the command is in the namespace, or never will be."""
         if self._joined is not None:
             self._joined.close()
 
     async def take_zones(self) -> None:
-        """Before anything is planned. Raises WALLS_UNAVAILABLE."""
+        """Takes the leases of the zones before anything is planned. Raises WALLS_UNAVAILABLE."""
         if self.job.home:
             write_gitconfig(self.job.home, self._planner.gitconfig())
         for zone in self._planner.zones:
@@ -138,7 +138,9 @@ class _FullStart:
         return served or bool(self.masks) or self.inspection.has_unsaid
 
     async def work_inside(self, pid: int) -> None:
-        """What is done in the walls once they stand, before the command starts. Raises WALLS_UNAVAILABLE."""
+        """Sets up masks, proxy and services once the walls stand, before the command starts. Raises
+        WALLS_UNAVAILABLE.
+        """
         if self.masks:
             await put_up(pid, self.masks)
         await self.inspection.say_unreadable()
@@ -148,7 +150,7 @@ class _FullStart:
             await self.services.serve_inside(pid)
 
     def leave(self) -> Awaitable[None] | None:
-        """What is left to wait for, if anything is."""
+        """Releases proxy, services and zones. Returns what is left to await, if anything."""
         self.joined()
         if self.proxy is not None:
             self.proxy.close()
@@ -221,7 +223,7 @@ class Walls:
         self._certificate_problems: tuple[str, ...] = ()
 
     def path_rules(self) -> tuple[PathRule, ...]:
-        """What rules say of paths inside these walls now."""
+        """Returns the present rules about paths inside these walls."""
         return self._planner.rules()
 
     def narrowed(self, sandbox: Sandbox) -> Walls:
@@ -287,12 +289,14 @@ class Walls:
 
     @property
     def limits(self) -> ResourceLimits:
-        """Of a child whose job says nothing else."""
+        """The limits of a child whose job sets none."""
         return self._settings.limits
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """For the person, at start-up: what behaves otherwise than they may expect, as far as it is known."""
+        """Notices for the person at start-up: what behaves differently from what they may expect, as far as it is
+        known.
+        """
         exits = self._exit_notices()
         return (*self._planner.start_up_notices(), *self._planner.notices, *self._certificate_problems, *exits)
 
@@ -304,7 +308,7 @@ class Walls:
             yield f"commands cannot use {names}: that needs full walls, and these are read-only (`forge doctor`)."
 
     def check_zones(self) -> tuple[str, ...]:
-        """The same after a look at every zone, for `forge doctor`; what would stop a start is among it."""
+        """Checks every zone for `forge doctor`. Returns the notices, with the error that would stop a start."""
         self._person_certificates()
         try:
             for zone in self._planner.zones:
@@ -315,7 +319,7 @@ class Walls:
         return self.notices
 
     def toolchains(self) -> VisibleToolchains:
-        """What children see of the person's toolchains, and what was refused."""
+        """The person's toolchains that children see, and those that were refused."""
         return self._planner.toolchains
 
     def search_path(self, *, command: bool) -> tuple[str, ...]:
@@ -389,7 +393,7 @@ class Walls:
         return self._settings.credentials
 
     def credentials_for(self, hosts: Iterable[HostGrant]) -> tuple[HostCredential, ...]:
-        """What `sandbox.credentials` has for commands that may reach these."""
+        """Returns the credentials for commands that may reach these hosts."""
         named = {grant.host for grant in hosts if grant.port == TLS_PORT}
         return tuple(each for each in self._settings.credentials if each.host in named)
 
@@ -403,15 +407,16 @@ class Walls:
         return self._certificates
 
     async def carry_git(self) -> None:
-        """What commands did with git so far arrives in the user's repositories now, as it does while they run and when
-        they end. What there is to tell of it is told with the next command."""
+        """Copies what commands did with git so far into the user's repositories, as happens while they run and when
+        they end. Problems are reported with the next command.
+        """
         for zone in self._planner.zones if await self.level() is Level.FULL else ():
             shadow = self._planner.open_shadow(zone, Job(argv=()))
             if shadow is not None:
                 await asyncio.to_thread(shadow.carry)
 
     def mount_point(self, zone: str, level: Level = Level.FULL) -> str:
-        """Where a child finds a zone; empty if it has none of that name."""
+        """Returns the path of a zone inside; empty if there is no zone of that name."""
         found = next((one for one in self._planner.zones if one.name == zone), None)
         if found is None:
             return ""
@@ -423,13 +428,15 @@ class Walls:
         return place.zone is not None and self._planner.complete(place.zone, place.parts, hidden=hidden)
 
     def explain(self, path: str) -> PathExplanation:
-        """What a child could do at a path, by its address or host path, also outside of every zone. Raises SandboxError
-        for what is no path of either kind."""
+        """Explains what a child could do at a path, given by its address or host path, also outside of every zone.
+        Raises SandboxError for anything that is no such path.
+        """
         return explain(path, self.sandbox, self._planner)
 
     async def coverage(self) -> Coverage:
-        """What of the zones that commands can write could not be brought back if one changed it. Looks at what changed
-        since the last look, the first time at everything."""
+        """Returns what could not be undone in the zones that commands can write. Scans what changed since the last
+        scan, the first time everything.
+        """
         from golem_forge.sandbox.undo.zone_history import zone_history  # loads SQLite
 
         zones = [zone for zone in self._planner.zones if self._planner.is_writable(zone, Job(argv=()))]
@@ -441,7 +448,9 @@ class Walls:
         return await asyncio.to_thread(look)
 
     def exits(self) -> Exits:
-        """What commands get now of the host's devices and sockets: what the person's own config names and is there."""
+        """Returns the host devices and sockets that commands get now: those that the person's own config names and that
+        exist.
+        """
         return self._planner.exits()[0]
 
     @property
@@ -450,8 +459,9 @@ class Walls:
         return self._settings.outside
 
     def exit_lines(self) -> tuple[str, ...]:
-        """What is open in these walls, for cards and start lines: `device nvidia`, `socket /run/docker.sock`,
-        `one command outside, if you say so`."""
+        """Returns the openings in these walls for cards and start lines: `device nvidia`, `socket /run/docker.sock`,
+        `commands outside, each by your own yes`.
+        """
         outside = ("commands outside, each by your own yes",) if self._settings.outside else ()
         return (*self.exits().describe(), *outside)
 
@@ -507,12 +517,13 @@ class Walls:
         return replace(now, cwd=plan.cwd, mounted=plan.mounted) == plan
 
     def redact(self, text: str) -> str:
-        """What a child said in another way than by its output: zones by their addresses, secrets taken out."""
+        """Redacts a text of a child that is not its output: zones by their addresses, secrets removed."""
         return self.output_redactor().text(text)
 
     def prepare_launch(self, job: Job) -> Launch:
-        """What would be started at level full, for whoever wants to look at it or measure it. Its descriptors are the
-        caller's to close; nothing is locked, and no placeholder is kept."""
+        """Returns what would be started at level full, to inspect or measure it. The caller closes its descriptors;
+        nothing is locked, and no placeholder is kept.
+        """
         start = _FullStart(self._planner, job)
         for zone in self._planner.zones:
             shadow = self._planner.open_shadow(zone, job)
@@ -604,7 +615,7 @@ class Walls:
         return StreamRedactor(self.output_redactor())
 
     def output_redactor(self) -> Redactor:
-        """What takes secrets and host paths out of all that children say: another object once there is more of them."""
+        """Returns the redactor of children's output; a new object once there are more secrets or paths."""
         known = len(self._redactor.secrets) + len(self._redactor.paths) if self._redactor else 0
         if self._output is None or self._output[0] != known:
             self._output = (known, output_redactor(self._planner.zones, self._redactor))
@@ -620,7 +631,7 @@ def _network(job: Job) -> Network:
 
 
 async def probe_without_saving(cache: Path) -> ProbeReport:
-    """For `Walls` that nothing is started in: what is kept is read, and a new try is not kept."""
+    """Returns the cached test result, or tests without saving; for `Walls` that start nothing."""
     return probe.cached_report(cache) or await probe.probe_with_retry(cache=None)
 
 
@@ -637,7 +648,7 @@ class Aftermath:
     protected_created: tuple[str, ...] = ()
     """Virtual paths of protected names that did not exist before."""
     leftovers: tuple[Leftover, ...] = ()
-    """What the person's own programs would run or obey."""
+    """Files and settings that the person's own programs would run or obey."""
     passed_by: tuple[str, ...] = ()
     """Hosts with credentials that it reached by TLS of its own, where no credential is put in."""
 
@@ -652,8 +663,9 @@ class WalledChild:
         tell: Callable[[Aftermath], None] = lambda after: None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """Without a plan there are no walls, which cannot have refused anything. `start`: of full walls. `tell`: see
-        `report_unread`. `environ`: the person's own."""
+        """Without a plan there are no walls that could have refused anything. `start`: of full walls. `tell`: see
+        `report_unread`. `environ`: the person's own.
+        """
         self._environ = environ
         self.child = child
         self.plan = plan
@@ -669,7 +681,7 @@ class WalledChild:
             await self._start.inspection.exchange()
 
     def denials_in(self, text: str) -> tuple[dict[str, Any], ...]:
-        """What a failure that a child told of in words is evidence of."""
+        """Returns the denials for which a child's own error text is evidence."""
         return denials.find_denials(self.plan, text, exit_code=1) if self.plan is not None else ()
 
     def aftermath(self) -> Aftermath:
@@ -700,8 +712,9 @@ class WalledChild:
         return self._start.inspection.leftovers if self._start else ()
 
     def report_unread(self) -> None:
-        """After the end of a child that no call reports on (a server, a session that nobody read to its end): what it
-        left behind goes to whoever listens at the walls. Nothing if `aftermath` was taken."""
+        """Reports what a child left, if no call reports on it (a server, a session that nobody read to its end). Does
+        nothing if `aftermath` was taken.
+        """
         if self._left is None:
             after = self.aftermath()
             if after.protected_created or after.leftovers:

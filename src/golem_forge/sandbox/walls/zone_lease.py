@@ -23,7 +23,7 @@ from golem_forge.sandbox.protected import GIT_FILE, normal_name
 from golem_forge.sandbox.walls.listing import EntryKind
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.zones import HEAD, HOOKS, PlaceholderNotes, Zone
-from golem_forge.storage.private_file import try_lock
+from golem_forge.storage.home import try_lock
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.restrictions import ZoneRestrictions
@@ -75,7 +75,7 @@ class ZoneLease:
         """Virtual paths of what was made there meanwhile."""
 
     def make_placeholders(self, held: ZoneRestrictions) -> None:
-        """What walls will stand on. Where this is refused bubblewrap tries too, and says why."""
+        """Creates the placeholders that mounts cover. If that fails, bubblewrap tries too and reports why."""
         self._held = held
         notes = self.zone.placeholders
         if self._fd < 0 or notes is None:
@@ -159,7 +159,7 @@ def exclusive_lock(zone: Zone) -> Iterator[bool]:
 
 
 def remove_stale_placeholders(notes: PlaceholderNotes) -> None:
-    """What Forges that are gone left in their zones; whoever lives has the lock."""
+    """Removes what Forge processes that are gone left in their zones; a running one holds the lock."""
     for zone in notes.zones():
         try:
             fd = os.open(zone, LISTING)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.diff import LineChange
+from golem_forge.core.changes import LineChange
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
@@ -24,7 +24,7 @@ from golem_forge.sandbox.handles import Handle
 from golem_forge.sandbox.target import FileKind, Target
 from golem_forge.toolsets.edit.locate import PatchedText, locate_chunks
 from golem_forge.toolsets.edit.patch import AddFile, DeleteFile, Operation, PatchFailed, UpdateFile
-from golem_forge.toolsets.text import decode, looks_binary, replaced_whole, unified_diff
+from golem_forge.toolsets.file_access import decode, looks_binary, replaced_whole, unified_diff
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -21,9 +21,9 @@ from functools import cached_property
 from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
-from golem_forge.core.diff import LineChange
+from golem_forge.core.changes import LineChange
 from golem_forge.toolsets.edit.patch import Chunk, PatchFailed, PatchLine
-from golem_forge.toolsets.text import split_lines, strip_line_end
+from golem_forge.toolsets.file_access import split_lines, strip_line_end
 
 
 class LocatedEdits(NamedTuple):

@@ -26,7 +26,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.globs import GROUP_PREFIX
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.policy.rules.globs import group_targets, normal_host
+from golem_forge.policy.rules.model import group_targets, normal_host
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.context import Plan, ToolContext

@@ -259,15 +259,16 @@ def _row(each: ListeningPort, published: Publication | None, redact: Callable[[s
 
 
 def port_lines(rows: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """For people: a table with its head."""
+    """For people: a table with its head. What is long comes last, so that the others stay in their columns."""
+    published = any(row["url"] for row in rows)
     return [
-        ("PORT", "COMMAND", "SINCE", "PUBLISHED AT"),
+        ("PORT", "SINCE", *(("PUBLISHED AT",) if published else ()), "COMMAND"),
         *(
             (
                 str(row["port"]),
-                row["command"] or "nothing listens now",
                 local_minute(row["since"]) if row["since"] else "",
-                row["url"],
+                *((row["url"],) if published else ()),
+                row["command"] or "nothing listens now",
             )
             for row in rows
         ),

@@ -26,7 +26,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import TextSource, head_and_tail
 from golem_forge.policy.containment import registry_groups
-from golem_forge.policy.rules.globs import places_of_group
+from golem_forge.policy.rules.model import places_of_group
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line, host_advice, way_line

@@ -5,6 +5,10 @@ Planning takes the URL apart and looks nothing up: until the call is approved, n
 with `policy_denied` what no prompt should offer (private addresses, other ports), with `sandbox_denied` a name that
 leads to a private address. `create_webfetch_tool()` gives the tool for embedders. It needs no sandbox; the parameter is
 there because every `create_<tool>_tool` has it.
+
+Threat: a page that leads somewhere nobody approved. The name is looked up once and every hop is checked anew; redirects
+are followed on the same host; what leaves the host (or its port, except from http to https) is not followed but told.
+Everything together has a deadline.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote, urljoin
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
@@ -20,22 +25,15 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
-from golem_forge.policy.rules.globs import is_own_machine
+from golem_forge.policy.rules.model import is_own_machine
+from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.context import HostPermission, HostRule, Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.tools.validation import InputInvalid
-from golem_forge.toolsets.text import looks_binary
-from golem_forge.toolsets.web.fetch import (
-    FetchedPage,
-    FetchResult,
-    OffsiteRedirect,
-    check_address,
-    fetch,
-    fetch_inside,
-)
+from golem_forge.toolsets.file_access import looks_binary
 from golem_forge.toolsets.web.http_client import MAX_URL, WebAddress, read_url
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
@@ -45,6 +43,7 @@ if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.network.loopback import SessionLoopback
     from golem_forge.sandbox.network.resolve import Lookup
+    from golem_forge.toolsets.web.http_client import HttpResponse
 
 
 class WebToolset:
@@ -264,3 +263,163 @@ def _fence_mark(page: PageText) -> str:
     while (mark := secrets.token_hex(8)) in page.text:
         continue
     return mark
+
+
+MAX_BODY: Final = 5 * 1024 * 1024
+MAX_REDIRECTS: Final = 5
+_USUAL_PORTS: Final = frozenset({80, 443})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_WITHOUT_BODY: Final = frozenset({204, 205, 304})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchedPage:
+    address: WebAddress
+    status: int
+    content_type: str
+    """As the server wrote it."""
+    body: bytes | None
+    """None: not read, because it is no text; `size` says what is known of it."""
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsiteRedirect:
+    """The page is at another place, which nobody has approved."""
+
+    url: str
+    status: int
+
+
+FetchResult = FetchedPage | OffsiteRedirect
+
+
+def check_address(address: WebAddress, permission: HostPermission) -> None:
+    """What can be said without looking anything up. Raises `policy_denied`."""
+    from golem_forge.sandbox.network.resolve import is_public
+
+    rule = f"{{host: '{address.host}', ports: [{address.port}]"
+    if address.port not in _USUAL_PORTS and not permission.listed:
+        text = f"Port {address.port} is not fetched; only 80 and 443 are, or what a host rule lists"
+        raise _denied(f"{text}: {rule}, verdict: ask}}.", "PORT_NOT_LISTED")
+    if address.is_literal and not permission.private and not is_public(address.host):
+        text = f"'{address.host}' is a private address; only a rule in your own rules file allows it"
+        raise _denied(f"{text}: {rule}, private: true, verdict: ask}}.", "PRIVATE_ADDRESS")
+
+
+async def fetch(address: WebAddress, host_rule: HostRule, wants: Callable[[str], bool], lookup: Lookup) -> FetchResult:
+    """`wants(content type)`: whether the body is worth reading."""
+    from golem_forge.toolsets.web.http_client import http_get
+
+    addresses = await _resolve_host(address, lookup)
+    for _ in range(MAX_REDIRECTS + 1):
+        _check_addresses(address, host_rule, addresses)
+        async with http_get(address, addresses) as answer:
+            location = answer.headers.get("location") if answer.status in _REDIRECTS else None
+            if not location:
+                return await _read_response(address, answer, wants)
+        following = _redirect_target(address, location)
+        if not _is_same_origin(address, following, host_rule):
+            return OffsiteRedirect(following.url, answer.status)
+        address = following
+    raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")
+
+
+async def fetch_inside(address: WebAddress, loopback: SessionLoopback, wants: Callable[[str], bool]) -> FetchResult:
+    """The same from a server in the session's loopback. What leads to another port or host is told."""
+    from golem_forge.toolsets.web.http_client import http_get
+
+    port, name = address.port, address.host
+    for _ in range(MAX_REDIRECTS + 1):
+        async with http_get(
+            address, (), lambda tls, limit: loopback.connect(port, tls=tls, name=name, limit=limit)
+        ) as answer:
+            location = answer.headers.get("location") if answer.status in _REDIRECTS else None
+            if not location:
+                return await _read_response(address, answer, wants)
+        following = _redirect_target(address, location)
+        if (following.scheme, following.host, following.port) != (address.scheme, address.host, address.port):
+            return OffsiteRedirect(following.url, answer.status)
+        address = following
+    raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")
+
+
+async def _resolve_host(address: WebAddress, lookup: Lookup) -> tuple[str, ...]:
+    if address.is_literal:
+        return (address.host,)
+    try:
+        return await lookup(address.host, address.port)
+    except (OSError, UnicodeError):
+        raise ToolFailed(f"Host '{address.host}' was not found.", code="HOST_NOT_FOUND") from None
+
+
+def _check_addresses(address: WebAddress, host_rule: HostRule, addresses: tuple[str, ...]) -> None:
+    from golem_forge.sandbox.network.resolve import PrivateAddress, refuse_private
+
+    permission = host_rule(address.host, address.port)
+    check_address(address, permission)
+    if permission.private:
+        return
+    try:
+        refuse_private(addresses)
+    except PrivateAddress:
+        text = f"Host '{address.host}' resolves to a private address."
+        raise ForgeError(text, status=Status.SANDBOX_DENIED, code="PRIVATE_ADDRESS") from None
+
+
+def _redirect_target(address: WebAddress, location: str) -> WebAddress:
+    # Header bytes were read one by one; what is no ASCII among them is sent back as it came.
+    escaped = quote(location.encode("latin-1"), safe="/%:@!$&'()*+,;=~-._?#[]")
+    try:
+        url = urljoin(address.url, escaped)
+        if len(url) > MAX_URL:
+            raise ValueError("the URL is too long")
+        return read_url(url)
+    except ValueError as error:
+        raise ToolFailed(f"{address.url} redirects to what is not fetched: {error}") from None
+
+
+def _is_same_origin(address: WebAddress, following: WebAddress, host_rule: HostRule) -> bool:
+    """Whether a redirect stays at what was approved: the same `host:port`, or the step from http to https."""
+    if following.host != address.host:
+        return False
+    if (following.scheme, following.port) == (address.scheme, address.port):
+        return True
+    if (address.scheme, following.scheme) != ("http", "https"):
+        return False
+    permission = host_rule(following.host, following.port)
+    if permission.blocked:
+        raise _denied(f"Redirects to {following.url}, and a rule blocks '{following.target}'.", "HOST_BLOCKED")
+    return following.port == 443 or permission.listed
+
+
+async def _read_response(address: WebAddress, answer: HttpResponse, wants: Callable[[str], bool]) -> FetchedPage:
+    from golem_forge.toolsets.web.http_client import BodyTooLarge, declared_length, read_body
+
+    headers = answer.headers
+    content_type = headers.get("content-type", "")
+    length = declared_length(headers)
+    plain = not headers.get("content-encoding")
+    body: bytes | None = b""
+    size = "0"
+    if answer.status not in _WITHOUT_BODY:
+        wanted = wants(content_type)
+        if not wanted and plain and length is not None:
+            body, size = None, str(length)
+        else:
+            try:
+                if wanted and plain and length is not None and length > MAX_BODY:
+                    raise BodyTooLarge
+                body = await read_body(answer.reader, headers, MAX_BODY)
+                size = str(len(body))
+            except BodyTooLarge:
+                size = str(length) if plain and length is not None else f"more than {MAX_BODY}"
+                if wanted:
+                    text = f"'{address.url}' is {size} bytes; the limit is {MAX_BODY}. Fetch a smaller page."
+                    raise SandboxError("TOO_LARGE", text, path=address.url) from None
+                body = None
+    return FetchedPage(address=address, status=answer.status, content_type=content_type, body=body, size=size)
+
+
+def _denied(text: str, code: str) -> ForgeError:
+    return ForgeError(text, status=Status.POLICY_DENIED, code=code)

@@ -25,7 +25,7 @@ from golem_forge._version import __version__
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.policy.rules.globs import normal_host
+from golem_forge.policy.rules.model import normal_host
 
 if TYPE_CHECKING:
     from asyncio import StreamReader, StreamWriter

@@ -26,8 +26,8 @@ from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
 from golem_forge.agent.slash.invocation import ordered_manual_tools, prompts_of
 from golem_forge.agent.slash.parser import is_command
 from golem_forge.agent.slash.session_commands import known_models
-from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
 from golem_forge.config.mcp_merge import editor_servers
+from golem_forge.config.run_block import MODE_MEANINGS, ApprovalMode
 from golem_forge.core.errors import ConfigError, ForgeError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex

@@ -238,7 +238,8 @@ def full_card(request: Fields) -> list[Line]:
         rows += [line(changed.title, "warn"), *_literal_lines(changed)]
     if ruled := [offer for offer in card.offers if offer.rule]:
         rows.append(line("what the choices remember:", "title"))
-        rows += [line(f"{offer.label}: {offer.rule}", indent="  ") for offer in ruled]
+        said = dict.fromkeys(f"{offer.label}: {offer.rule}" for offer in ruled)  # once for both scopes
+        rows += [line(each, indent="  ") for each in said]
     return rows
 
 

@@ -249,7 +249,7 @@ def head_and_tail(rows: list[Line], between: str) -> list[Line]:
 
 def content_diff(path: str, original: str | None, modified: str) -> str:
     """The unified diff of a result. `original` None: there was no file."""
-    from golem_forge.toolsets.text import unified_diff
+    from golem_forge.toolsets.file_access import unified_diff
 
     old = None if original is None else original.encode("utf-8", "backslashreplace")
     return unified_diff(path, old, modified.encode("utf-8", "backslashreplace"))

@@ -36,7 +36,6 @@ from golem_forge.ui.render.lines import chat_lines, excerpt, mappings_in, one_li
 from golem_forge.ui.render.reports import form_ending
 from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
 from golem_forge.ui.terminal.menu import Menu
-from golem_forge.ui.terminal.pictures import picture_protocol, picture_sequence
 from golem_forge.ui.terminal.questions import (
     FORM_EVENT,
     UI_NAME,
@@ -53,6 +52,8 @@ from golem_forge.ui.terminal.tty import (
     StyledLine,
     TerminalModes,
     colour_wanted,
+    picture_protocol,
+    picture_sequence,
     redirect_standard_streams,
     safe_prose,
     safe_text,

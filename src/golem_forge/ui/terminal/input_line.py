@@ -25,7 +25,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import SLASH_COMMANDS, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.redaction import NO_CREDENTIAL, classify_name
-from golem_forge.storage.private_file import wait_for_lock
+from golem_forge.storage.home import wait_for_lock
 
 _T = TypeVar("_T")
 _SECOND_WORDS: Final = {

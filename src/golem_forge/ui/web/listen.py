@@ -26,8 +26,7 @@ from typing import Any, Final
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.net.guard import AllowedHosts, check_bind, has_port, is_host, is_loopback, url_host
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import DIRECTORY_FLAGS
+from golem_forge.storage.home import DIRECTORY_FLAGS, ForgeHome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,8 +27,7 @@ from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.walls.model import HostDirectory, Job
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import write_private
+from golem_forge.storage.home import ForgeHome, write_private
 from golem_forge.usertools.build.toolchain import (
     BUILD_ROOM,
     GoToolchain,

@@ -42,7 +42,7 @@ from golem_forge.config.yaml_file import (
 from golem_forge.core.globs import named_group
 from golem_forge.core.regex import regex
 from golem_forge.core.text import closest_match, count_control_chars, escape_control_chars
-from golem_forge.policy.rules.globs import normal_host
+from golem_forge.policy.rules.model import normal_host
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 from golem_forge.usertools.diagnostics import DiagnosticCode

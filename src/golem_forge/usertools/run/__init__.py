@@ -26,7 +26,7 @@ from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.events.redaction import IS_CREDENTIAL, MIN_SECRET, Redactor, classify_name
-from golem_forge.policy.rules.globs import is_mirror
+from golem_forge.policy.rules.model import is_mirror
 from golem_forge.sandbox.walls.model import HostGrant, Job, ShownPath, StartDirectory, Streams, UncoveredPath
 from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.tools.context import ToolContext

@@ -21,7 +21,7 @@ from golem_forge.core.decisions import Status, Verdict, strictest
 from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.containment import path_reasons, process_reasons, walls_reason
-from golem_forge.policy.rules.globs import expand_groups, host_and_port
+from golem_forge.policy.rules.model import expand_groups, host_and_port
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_access_denied
 from golem_forge.sandbox.files import write_atomic
 from golem_forge.sandbox.sandbox import Sandbox

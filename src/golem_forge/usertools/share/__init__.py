@@ -30,8 +30,7 @@ from urllib.parse import urlsplit
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
-from golem_forge.storage.home import ForgeHome
-from golem_forge.storage.private_file import JSON_FILE_ERRORS, locked, read_json, write_private
+from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, locked, read_json, write_private
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import TOOLS_FOLDER, read_folder
 from golem_forge.usertools.share.archive import safe_name

@@ -25,7 +25,7 @@ from typing import Final
 
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
-from golem_forge.storage.private_file import replacing
+from golem_forge.storage.home import replacing
 from golem_forge.usertools.diagnostics import SharingError, Unusable, quote_name
 from golem_forge.usertools.folder import FolderFiles, ReadableBy, is_ignored, read_folder, write_folder
 from golem_forge.usertools.manifest import (

@@ -30,8 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.storage.home import HOME_ADVICE, ForgeHome
-from golem_forge.storage.private_file import create_private, locked
+from golem_forge.storage.home import HOME_ADVICE, ForgeHome, create_private, locked
 from golem_forge.usertools.diagnostics import TOOL_NAME, DiagnosticCode
 from golem_forge.usertools.store import queries
 from golem_forge.usertools.store.queries import (

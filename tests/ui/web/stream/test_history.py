@@ -9,9 +9,8 @@ import pytest
 
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import CallStart, Journal
+from golem_forge.events.journal import CallStart, Journal, reopen
 from golem_forge.events.journal_reader import events_after
-from golem_forge.events.recovery import reopen
 from golem_forge.events.serialization import Event
 from golem_forge.ui.web.stream import history as journal_index
 from golem_forge.ui.web.stream.history import JournalHistory, JournalIndex, RememberedHistory

@@ -11,7 +11,7 @@ import pytest
 from tests.ui.card_data import card_data
 
 from golem_forge.events.bus import EventBus
-from golem_forge.toolsets.text import unified_diff
+from golem_forge.toolsets.file_access import unified_diff
 from golem_forge.ui.web.stream.socket import ACTIONS, take_action
 from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, diff_for
 from golem_forge.ui.web.wire import ApiRefusal

@@ -11,8 +11,7 @@ from tests.deadlines import PATIENCE, within
 from tests.ui.web.onlooker import served
 
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal import Journal
-from golem_forge.events.recovery import reopen
+from golem_forge.events.journal import Journal, reopen
 from golem_forge.events.serialization import Event
 from golem_forge.ui.web.stream.watched_session import FollowedSession, SessionStatus
 

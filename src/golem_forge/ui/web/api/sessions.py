@@ -19,8 +19,7 @@ from pydantic import Field
 
 from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
-from golem_forge.agent.model.keys import ModelKeys
-from golem_forge.agent.model.selection import choose_model
+from golem_forge.agent.model.selection import ModelKeys, choose_model
 from golem_forge.agent.recorded_sessions import (
     MAX_TITLE,
     MEDIA_TYPES,

@@ -1,8 +1,10 @@
-"""Settings of a running session: approval mode, usage and budget, context, zones, walls, and every configuration value
-with its origin. What `/status` and `/config` say, as data.
+"""What is in force in a session, and changing it: approval mode, rules and approvals, usage and budget, context, zones,
+walls, and every configuration value with its origin. What `/status`, `/config` and `/rules` say, as data.
 
-Only the approval mode can be changed, for the rest of this session; every watcher is told, and the journal records it.
-`blocked` stays blocked in every mode.
+Of a running session only the approval mode can be changed, for the rest of it; every watcher is told, and the journal
+records it. `blocked` stays blocked in every mode. A permission can be revoked as by `forge rules revoke`; a rule
+written by hand is pointed to, never rewritten. Explaining how a call would be judged runs nothing, asks nobody and
+records nothing.
 
 The model of the person is set up here too, as by `forge models setup`: which keys and local servers there are, what a
 provider offers, one test request, and the choice saved. A key goes in and never comes out again. Threat: whoever is on
@@ -12,26 +14,36 @@ servers are those that Forge found. Requests to providers are bounded per minute
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import deque
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
 
+from golem_forge.agent import in_force
+from golem_forge.agent.explain import (
+    DryEvaluator,
+    evaluator_for,
+    explanation_json,
+    open_evaluator,
+    plan_for_explain,
+)
 from golem_forge.agent.in_force import effective_config, is_untrusted
 from golem_forge.agent.model import setup
-from golem_forge.agent.model.keys import ModelKeys
 from golem_forge.agent.model.local_servers import find_local_servers
-from golem_forge.agent.model.selection import NO_SETTINGS, split_model
+from golem_forge.agent.model.selection import NO_SETTINGS, ModelKeys, split_model
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.config.approval_modes import MODE_MEANINGS, ApprovalMode
+from golem_forge.config.run_block import MODE_MEANINGS, ApprovalMode
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import display_path
+from golem_forge.policy.rules.book import rule_usage
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
 from golem_forge.ui.web.stream.watched_session import UI_NAME, SessionStatus
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
+from golem_forge.ui.web.wire import ActionResult, ApiModel, ApiRefusal
 
 _BUDGET_UNITS: Final = {
     "max_cost_usd": "USD",
@@ -296,3 +308,137 @@ def _use_in_session(runtime: WorkerRuntime, choice: setup.ModelChoice) -> None:
     runtime.switch_model(choice.name)
     text = f"Model: {choice.name}, from the next request on."
     runtime.bus.emit("status", {"type": "info", "message": text, "code": "MODEL_CHANGED"})
+
+
+_MAX_ID: Final = 128
+_MAX_COMMAND: Final = 65_536
+
+
+class RuleShown(ApiModel, title="RuleShown"):
+    id: str
+    verdict: str
+    what: str
+    kept_in: str
+    """`~/.forge/rules.yaml:3`, or `this session`."""
+    scope: str
+    reason: str
+    origin: str
+    """`builtin`, `user`, `remembered`, `project` or `session`."""
+    hits: int
+    last_used: str | None
+    """ISO time; null: no call met it yet."""
+    inactive: str
+    """Why it does not act; empty if it does."""
+    revocable: bool
+
+
+class ApprovalShown(ApiModel, title="ApprovalShown"):
+    """What was allowed for the rest of this session: one exact call, or something one worker may do."""
+
+    id: str
+    what: str
+    worker: str
+    """Empty: an exact call."""
+
+
+class RuleList(ApiModel, title="RuleList"):
+    rules: list[RuleShown]
+    approvals: list[ApprovalShown]
+    notices: list[str]
+    """What a person must know: project rules that are there and do not count."""
+
+
+class ExplainRequest(ApiModel, title="Wondered"):
+    """Either a tool and its arguments, or the text of a command."""
+
+    tool: str = Field(default="", max_length=500)
+    args: dict[str, Any] = Field(default_factory=dict)
+    command: str = Field(default="", max_length=_MAX_COMMAND)
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> ExplainRequest:
+        if bool(self.tool) == bool(self.command):
+            raise ValueError("give either tool and args, or command")
+        return self
+
+
+class ExplainAnswer(ApiModel, title="Explanation"):
+    tool: str
+    args: dict[str, Any]
+    worker: str
+    mode: str
+    verdict: str | None
+    """null: there is nothing to judge, `error` says why."""
+    then: str = ""
+    """What would become of the call, in a sentence."""
+    effects: list[dict[str, Any]] | None = None
+    """null: the tool does not say what it touches."""
+    segments: list[dict[str, Any]] = Field(default_factory=list)
+    decision: dict[str, Any] | None = None
+    status: str = ""
+    code: str = ""
+    error: str = ""
+    notices: list[str] = Field(default_factory=list)
+
+
+@operation("GET", "/api/sessions/{id}/rules", "list_rules", tag="rules")
+async def list_rules(subject: RequestedSession) -> RuleList:
+    """Every rule with its file, scope and last use, and what was approved for the rest of this session."""
+    used = await run_in_thread(lambda: rule_usage(subject.home.path))
+    runtime = subject.runtime
+    if runtime is not None:
+        book, approvals = runtime.rules, in_force.approvals_in_force(runtime)
+    else:
+        book, approvals = await run_in_thread(lambda: in_force.open_rules(subject.home, subject.root)), ()
+    found = {
+        "rules": [asdict(rule) | {"last_used": rule.last_used or None} for rule in in_force.rules_in_force(book, used)],
+        "approvals": [asdict(approval) for approval in approvals],
+        "notices": book.notices,
+    }
+    return RuleList.model_validate(subject.redact(found))
+
+
+@operation(
+    "DELETE",
+    "/api/sessions/{id}/rules/{rule}",
+    "revoke_rule",
+    tag="rules",
+    refusals={404: "nothing with this id is remembered", 409: "somebody wrote it by hand; says where"},
+)
+async def revoke_rule(subject: RequestedSession, rule: str) -> ActionResult:
+    """Takes back a remembered rule, for every session, or an approval of this one. The next such call asks."""
+    id_, runtime = rule[:_MAX_ID], subject.runtime
+    try:
+        if runtime is not None:
+            text = in_force.revoke_in_session(runtime, id_)
+            runtime.ui.show_status(type="info", message=text, code="REVOKED")
+        else:
+            home, root = subject.home, subject.root
+            text = await run_in_thread(lambda: in_force.revoke_remembered(home, in_force.open_rules(home, root), id_))
+    except in_force.NotRevoked as error:
+        status = 404 if error.code == in_force.UNKNOWN_ID else 409
+        raise ApiRefusal(status, subject.redact(error.message)) from None
+    return ActionResult(text=subject.redact(text))
+
+
+@operation("POST", "/api/sessions/{id}/rules/explain", "explain_call", tag="rules")
+async def explain_call(subject: RequestedSession, body: ExplainRequest) -> ExplainAnswer:
+    """How a call would be judged now: what it touches, everybody who has a say, and who decides. Nothing is run."""
+    if subject.runtime is not None:
+        await subject.refresh_tools()
+        found = await _explain(evaluator_for(subject.runtime), body)
+    else:
+        found = await run_in_thread(lambda: asyncio.run(_explain_recorded(subject, body)))
+    found["args"] = subject.redactor.value(found["args"])
+    return ExplainAnswer.model_validate(subject.redact(found))
+
+
+async def _explain_recorded(subject: RequestedSession, asked: ExplainRequest) -> dict[str, Any]:
+    about = f"{asked.command} {asked.args}"
+    async with open_evaluator(plan_for_explain(subject.home, subject.root), about=about) as dry:
+        return await _explain(dry, asked)
+
+
+async def _explain(dry: DryEvaluator, asked: ExplainRequest) -> dict[str, Any]:
+    call = dry.command(asked.command) if asked.command else dry.tool_call(asked.tool, asked.args)
+    return explanation_json(await call, dry)

@@ -29,10 +29,10 @@ from golem_forge.ui.web.api.operation import RequestedSession, operation, redact
 from golem_forge.ui.web.api.servers import ServerModel, configured_servers, describe_servers, servers_of_runtime
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 from golem_forge.usertools import overview
+from golem_forge.usertools.catalog_sync import user_tool
 from golem_forge.usertools.diagnostics import Diagnostic
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.store.statistics import ToolStats, tool_statistics
-from golem_forge.usertools.tool import user_tool
 from golem_forge.usertools.workshop import Workshop
 
 _REFUSALS: Final = {404: "no such tool; names the nearest"}

@@ -24,7 +24,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.events.journal_reader import parse_line
 from golem_forge.events.serialization import Event
-from golem_forge.storage.private_file import make_private_dir, replacing, touch_private
+from golem_forge.storage.home import make_private_dir, replacing, touch_private
 from golem_forge.team.database import TeamError
 from golem_forge.team.live import LIVE_CHANNEL, LiveReceiver
 from golem_forge.team.people import PersonStore

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.ui.terminal.pictures import picture_protocol, picture_sequence
+from golem_forge.ui.terminal.tty import picture_protocol, picture_sequence
 
 XTERM = {"TERM": "xterm-256color"}
 

@@ -13,7 +13,7 @@ import pytest
 from tests.deadlines import PATIENCE
 
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.json_lines import _LINES_PER_TURN, LONGEST_LINE, LineReader, LineSplitter
+from golem_forge.mcp.client.stdio_transport import _LINES_PER_TURN, LONGEST_LINE, LineReader, LineSplitter
 from golem_forge.mcp.client.transport import LineTooLong, TransportError
 
 

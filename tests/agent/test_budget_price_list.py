@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from golem_forge.agent.model import price_list
-from golem_forge.agent.model.price_list import LOCAL, is_this_machine, price_of
+from golem_forge.agent import budget
+from golem_forge.agent.budget import LOCAL, is_this_machine, price_of
 from golem_forge.agent.model.selection import PROVIDERS
 from golem_forge.config.run_block import Price, ProviderSettings
 
@@ -71,6 +71,6 @@ def test_what_counts_as_this_machine(address: str, here: bool) -> None:
 
 def test_without_the_library_there_is_no_price(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices.data_snapshot", None)
-    price_list._listed_price.cache_clear()
+    budget._listed_price.cache_clear()
     assert price_of("openai:gpt-5", {}, {}) is None
-    price_list._listed_price.cache_clear()
+    budget._listed_price.cache_clear()

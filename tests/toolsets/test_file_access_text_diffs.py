@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.toolsets import text as diffs
-from golem_forge.toolsets.text import unified_diff
+from golem_forge.toolsets import file_access as diffs
+from golem_forge.toolsets.file_access import unified_diff
 
 
 def applied(diff: str, old: str) -> str:

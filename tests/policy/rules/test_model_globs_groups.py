@@ -9,10 +9,9 @@ import pytest
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
-from golem_forge.policy.rules.globs import expand_groups, groups_with, is_mirror, places_of_group
 from golem_forge.policy.rules.load import make_rule, parse_rules
 from golem_forge.policy.rules.match import place_matches
-from golem_forge.policy.rules.model import Rule, RuleOrigin
+from golem_forge.policy.rules.model import Rule, RuleOrigin, expand_groups, groups_with, is_mirror, places_of_group
 
 
 @pytest.fixture(autouse=True)

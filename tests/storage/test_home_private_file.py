@@ -15,8 +15,8 @@ import pytest
 from tests.deadlines import PATIENCE, within
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.storage import private_file
-from golem_forge.storage.private_file import (
+from golem_forge.storage import home
+from golem_forge.storage.home import (
     JsonFile,
     LockTimeout,
     create_private,
@@ -138,8 +138,8 @@ def test_private_directories(tmp_path: Path) -> None:
 def test_a_lock_that_another_process_keeps_is_given_up_after_two_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert private_file.LOCK_SECONDS == 2
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.3)
+    assert home.LOCK_SECONDS == 2
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", 0.3)
     lock = tmp_path / "state.lock"
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print(flush=True); sys.stdin.read()"
     argv = [sys.executable, "-c", code, str(lock)]
@@ -162,7 +162,7 @@ def test_a_lock_that_another_process_keeps_is_given_up_after_two_seconds(
 def test_a_lock_excludes_its_own_process_too_and_ends_with_the_block(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.05)
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", 0.05)
     lock = tmp_path / "state.lock"
     with locked(lock), pytest.raises(LockTimeout, match=r"state\.lock is in use"), locked(lock):
         pass
@@ -249,7 +249,7 @@ def _count_up(path: Path, times: int) -> None:
 
 
 def test_processes_do_not_overwrite_each_other(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", PATIENCE)
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", PATIENCE)
     context = multiprocessing.get_context("fork")
     running = [context.Process(target=_count_up, args=(path, 20)) for _ in range(4)]
     for each in running:
@@ -263,7 +263,7 @@ def test_processes_do_not_overwrite_each_other(path: Path, monkeypatch: pytest.M
 def test_a_lock_timeout_is_not_taken_for_the_end_of_another_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_file, "LOCK_SECONDS", 0.01)
+    monkeypatch.setattr("golem_forge.storage.home.LOCK_SECONDS", 0.01)
     lock = tmp_path / "lock"
     with locked(lock), pytest.raises(OSError, match="in use by another process") as told, locked(lock):
         pass

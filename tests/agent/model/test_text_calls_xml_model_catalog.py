@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.agent.messages import CallResult, ResultsMessage
-from golem_forge.agent.model.interface import ToolOffer
-from golem_forge.agent.model.xml_model import catalog_prompt, example_arguments, results_text, write_call
+from golem_forge.agent.model.interface import CallResult, ResultsMessage, ToolOffer
+from golem_forge.agent.model.text_calls import catalog_prompt, example_arguments, results_text, write_call
 from golem_forge.agent.model.xml_reader import XmlReader
 from golem_forge.agent.tool_inventory import build_catalog
 from golem_forge.core.decisions import Status

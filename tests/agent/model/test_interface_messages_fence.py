@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.agent.messages import HOW_TO_READ, fenced, unfenced
+from golem_forge.agent.model.interface import HOW_TO_READ, fenced, unfenced
 
 _LINE = re.compile(r"--- [0-9a-f]{16} tool output ---")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.policy.rules.candidates import escape_glob
-from golem_forge.policy.rules.globs import (
+from golem_forge.policy.rules.model import (
     host_and_port,
     host_matches,
     host_pattern,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from golem_forge.agent.tool_inventory import TOOLKIT
-from golem_forge.toolsets.model_text import MODEL_TEXTS, RARE, model_text, short_schema
+from golem_forge.toolsets.tool_search import MODEL_TEXTS, RARE, model_text, short_schema
 from golem_forge.usertools.native_tools import CREATE_TOOL_NAME, RUN_TOOL_NAME
 
 LISTED = sorted(MODEL_TEXTS.keys() & TOOLKIT.keys())

@@ -14,7 +14,8 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.tools.context import ToolContext
-from golem_forge.toolsets.search import create_list_dir_tool, list_dir
+from golem_forge.toolsets import search
+from golem_forge.toolsets.search import create_list_dir_tool
 
 
 def lay(root: Path, *names: str) -> None:
@@ -87,7 +88,7 @@ async def test_t43_an_unreadable_directory_does_not_fail_the_rest(
                 raise PermissionError(13, "Permission denied")
             return really(path, flags, *args, **kwargs)
 
-        monkeypatch.setattr(list_dir.os, "open", refusing)
+        monkeypatch.setattr(search.os, "open", refusing)
     else:
         (workspace / "locked").chmod(0)
     expected = ["/workspace", "a/", "  x", "locked/ [unreadable]", "z/", "  x"]
@@ -135,7 +136,7 @@ async def test_a_directory_swapped_for_a_link_is_not_entered(
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "stolen").touch()
     lay(workspace, "dir/x")
-    entries = list_dir._entries
+    entries = search._entries
 
     def swapping(zone: Any, directory: Any) -> Any:
         found = entries(zone, directory)
@@ -144,7 +145,7 @@ async def test_a_directory_swapped_for_a_link_is_not_entered(
             (workspace / "dir").symlink_to(tmp_path / "outside")
         return found
 
-    monkeypatch.setattr(list_dir, "_entries", swapping)
+    monkeypatch.setattr(search, "_entries", swapping)
     assert await lines(call) == ["/workspace", "dir/ [unreadable]"]
 
 
@@ -166,7 +167,7 @@ async def test_what_asks_before_it_is_read_is_named_and_not_entered(
 
 
 async def test_limits_of_a_walk(call: Any, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(list_dir, "LISTING_LIMIT", 4)
+    monkeypatch.setattr(search, "LISTING_LIMIT", 4)
     lay(workspace, "a", "big/1", "big/2", "big/3", "big/4", "big/5", "z")
     assert await lines(call) == ["/workspace", "a", "big/ [more than 4 entries]", "z"]
     with pytest.raises(ForgeError) as raised:

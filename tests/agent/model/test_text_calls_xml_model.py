@@ -6,29 +6,27 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from golem_forge.agent.messages import (
+from golem_forge.agent.model.interface import (
     AssistantMessage,
     CallResult,
-    Message,
-    RequestedCall,
-    ResultsMessage,
-    UserMessage,
-    message_from_json,
-    message_to_json,
-)
-from golem_forge.agent.model.interface import (
     Completed,
     Finish,
+    Message,
     Model,
     ModelEvent,
     Request,
+    RequestedCall,
+    ResultsMessage,
     TextDelta,
     ThinkingDelta,
     TokenUsage,
     ToolOffer,
     UsageSoFar,
+    UserMessage,
+    message_from_json,
+    message_to_json,
 )
-from golem_forge.agent.model.xml_model import XmlModel
+from golem_forge.agent.model.text_calls import XmlModel
 from golem_forge.core.decisions import Status
 
 OFFER = ToolOffer(

@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from golem_forge.toolsets import text as numbered
+from golem_forge.toolsets import file_access as numbered
 
 _texts = st.lists(st.sampled_from(["a", "bc", "\n", "\r", "\r\n", "é", "\u2028", ""]), max_size=60).map("".join)
 
