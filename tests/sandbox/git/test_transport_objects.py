@@ -19,6 +19,7 @@ from tests.sandbox.walls.house import House, Person, Ran, git
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git import shadow as shadows
 from golem_forge.sandbox.git.rules import sequencer_objection
+from golem_forge.sandbox.git.transport import Transport
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
@@ -157,6 +158,22 @@ def test_what_the_person_pruned_meanwhile_is_no_ground_that_gives_way(house: Hou
     kept = person.says("for-each-ref", "--format=%(refname)", "refs/forge/heads")
     assert person.says("log", "--format=%s", kept) == "inside\nsecond\nfirst"
     assert person.says("log", "--format=%s") == "first" and person.git("fsck").returncode == 0
+
+
+def test_what_arrived_is_found_loose_and_packed_and_a_name_that_is_a_path_is_not_opened(
+    person: Person, tmp_path: Path
+) -> None:
+    """A FIFO would be waited for."""
+    there = Transport(str(person.where / ".git"), str(tmp_path), str(tmp_path), [])
+    os.mkfifo(tmp_path / "fifo")
+    head, first = person.says("rev-parse", "HEAD"), person.says("rev-parse", "HEAD~1")
+    tree, blob = person.says("rev-parse", "HEAD^{tree}"), person.says("rev-parse", "HEAD:Makefile")
+    names = [head, f"{head}~1", f"{first}~1", tree, blob, f"ab{tmp_path}/fifo", "0" * 40]
+    expected = {head: (head, "commit"), f"{head}~1": (first, "commit"), tree: (tree, "tree"), blob: (blob, "blob")}
+
+    assert there.found(names) == expected
+    person.git("gc", "-q")
+    assert there.found(names) == expected
 
 
 def test_a_commit_that_got_no_ref_of_the_persons_is_not_in_their_commit_graph(house: House, person: Person) -> None:
