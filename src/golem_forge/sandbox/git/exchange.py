@@ -43,7 +43,7 @@ HOST_FOLDER: Final = "forge"
 OWN_FOLDERS: Final = ("objects", "lfs", HOST_FOLDER)
 EXCHANGED_NAMES: Final = frozenset({"refs", PACKED_REFS, "modules", "worktrees", *WRITABLE_FOLDERS})
 TRANSIENT_NAME: Final = regex(
-    r"MERGE_RR|.*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
+    r"MERGE_RR|\.forge-.*|.*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
 )
 """What git and editors leave for a moment, or by habit; nobody needs to hear of it."""
 _OF_A_WORKTREE: Final = ("gitdir", "commondir", "locked")
