@@ -28,7 +28,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import IO, Final, NamedTuple
 
 from golem_forge.core.regex import regex
-from golem_forge.sandbox.git.directory import GitDir, own_name
+from golem_forge.sandbox.git.directory import GitDir, is_object_id, own_name
 from golem_forge.sandbox.git.formats import GitSetting, git_words
 from golem_forge.sandbox.host import find_program, is_below
 from golem_forge.sandbox.walls import layout
@@ -181,9 +181,7 @@ class Transport:
                 settings.append(f"receive.fsck.skipList={listed}")
             # In memory: it never waits to be heard, so the pack is made while it starts.
             errors, said_back = (stack.enter_context(_file_in_memory()) for _ in range(2))
-            inside = self._inside if wanted else None
-            if inside is not None:  # for one pack
-                self._inside = None
+            inside, self._inside = (self._inside, None) if wanted else (None, self._inside)  # it makes one pack
             source, given = inside.pack if inside is not None else _pipe()
             with source:
                 receiving = self._start(
@@ -254,7 +252,8 @@ class Transport:
     def found(self, names: Collection[str]) -> dict[str, FoundObject]:
         """What names mean in the user's repository: ids, or `<id>~1` for a parent. It lacks what is not in it."""
         found = {name: one for name in names if (one := self._found_loose(name)) is not None}
-        if not (others := [name for name in names if name not in found]):
+        others = [name for name in names if name not in found]
+        if not others:
             return found
         given = "\n".join((*others, "")).encode()
         said = self._on_host("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer", given=given)
@@ -264,17 +263,19 @@ class Transport:
 
     def _found_loose(self, name: str) -> FoundObject | None:
         """The beginning of an object that just arrived says it without a process of git. The user's store is not
-        writable from inside. None: ask git."""
+        writable from inside. None: ask git. Threat: the name comes from a listing made inside, and may be a path."""
         one, parent, _ = name.partition("~1")
+        if not is_object_id(one):
+            return None
         try:
             with open(os.path.join(self.git_dir, "objects", one[:2], one[2:]), "rb") as file:
                 begins = zlib.decompressobj().decompress(file.read(_BLOCK), _BLOCK)
         except (OSError, zlib.error):
             return None
-        if not parent:
-            return FoundObject(one, begins.partition(b" ")[0].decode("ascii", "replace"))
-        first = _FIRST_PARENT.match(begins)
-        return FoundObject(first[1].decode(), "commit") if first is not None else None
+        if parent:
+            first = _FIRST_PARENT.match(begins)
+            return FoundObject(first[1].decode(), "commit") if first is not None else None
+        return next((FoundObject(one, kind) for kind in _KINDS if begins.startswith(f"{kind} ".encode())), None)
 
     def is_ancestor(self, old: str, new: str) -> bool:
         """In the user's repository. False also where nobody can tell."""
@@ -384,12 +385,16 @@ class Transport:
             _close(begun.lines)
             begun.done.result()
             return self._edit(begun.path, b"", skipped), os.path.basename(begun.path)
-        own = self._kept.enter_context(self._own_file(index, os.path.join(self.git_dir, os.path.dirname(path))))
+        own = self._copy_beside(path, index)
         return self._edit(own, lines, skipped), os.path.basename(own)
+
+    def _copy_beside(self, path: str, index: bytes | None) -> str:
+        folder = os.path.join(self.git_dir, os.path.dirname(path))
+        return self._kept.enter_context(self._own_file(index, folder))
 
     def _begin_edit(self, path: str, index: bytes) -> None:
         """Git reads a large index while another process lists what is to change in it."""
-        own = self._kept.enter_context(self._own_file(index, os.path.join(self.git_dir, os.path.dirname(path))))
+        own = self._copy_beside(path, index)
         source, lines = _pipe()
         beside = ThreadPoolExecutor(1)
         done = beside.submit(self._on_host, *_EDIT, given=source, index=own)
