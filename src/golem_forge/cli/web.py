@@ -91,7 +91,7 @@ def parse_address_options(asked: Any, port: int) -> ListenAddress:
 
 
 def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
-    """Of the program around a directory. Raises ConfigError."""
+    """Returns the UI settings of the program around a directory. Raises ConfigError."""
     from golem_forge.agent.session_plan import read_program
     from golem_forge.agent.trust import trust_store
 

@@ -18,6 +18,7 @@ from tests.sandbox.walls.house import House, Person, Ran, git
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git import shadow as shadows
+from golem_forge.sandbox.git import transport as transports
 from golem_forge.sandbox.git.rules import sequencer_objection
 from golem_forge.sandbox.git.transport import Transport
 from golem_forge.sandbox.walls.model import Job
@@ -110,6 +111,27 @@ def test_many_objects_arrive_as_a_pack(house: House, person: Person) -> None:
     assert person.says("ls-tree", "--name-only", "HEAD", "d/").count("\n") == 299
     assert person.git("fsck", "--strict").returncode == 0
     assert list((person.where / ".git/objects/pack").glob("*.pack"))
+
+
+def test_a_commit_arrives_although_the_list_of_a_large_index_is_not_read(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git lists an index and packs in the same walls; it must not wait for a reader of its list for ever."""
+    asked = []
+
+    def unread(transport: transports.Transport, index: bytes | None, parts: object) -> bytes:
+        asked.append(len(index or b""))
+        raise transports.GitFailed("it is not asked")
+
+    monkeypatch.setattr(transports.Transport, "entries_inside", unread)
+    monkeypatch.setattr(transports, "_WITHIN_S", 3600.0)
+
+    house.run(
+        "mkdir d; for i in $(seq 2000); do echo > d/a-name-of-thirty-characters-$i; done; git add d; git commit -qm x"
+    )
+
+    assert min(asked) > 1 << 17, "more than a pipe holds"
+    assert person.says("log", "-1", "--format=%s") == "x"
 
 
 def test_files_of_git_lfs_are_carried_by_their_digest(house: House, person: Person) -> None:

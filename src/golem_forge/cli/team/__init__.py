@@ -43,7 +43,7 @@ VERBS: Final = {
     "secrets": "projects",
     "audit": "store",
 }
-"""By verb: the module that has `run_<verb>`."""
+"""Verb → the module that has `run_<verb>`."""
 
 
 def run(verb: str, words: list[str]) -> int:
@@ -103,7 +103,7 @@ def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> 
 
 
 def account_name() -> str:
-    """Who this is, for the record. Threat: LOGNAME and USER say what somebody wants them to."""
+    """Returns the account's name for the record. Threat: LOGNAME and USER say what somebody wants them to."""
     import pwd
 
     try:

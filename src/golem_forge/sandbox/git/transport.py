@@ -613,18 +613,20 @@ class _Inside:
         self.heard = heard
         self.process: subprocess.Popen[bytes] | None = None
         self._listed: bytes | None = None
+        self._reading = threading.Lock()
 
     def listed(self, seconds: float) -> bytes | None:
         """None: git could not."""
-        if self._listed is None and self.process is not None:
-            with _deadline(self.process, seconds):
-                found, file = bytearray(), self.heard[0]
-                while not found.endswith((_DONE, _FAILED)) and len(found) < _LARGEST_LISTING:
-                    if not (block := os.read(file.fileno(), 1 << 20)):
-                        break
-                    found += block
-            self._listed = bytes(found[: -len(_DONE)]) if found.endswith(_DONE) else None
-        return self._listed
+        with self._reading:
+            if self.process is not None and not self.heard[0].closed:
+                with _deadline(self.process, seconds), self.heard[0] as file:
+                    found = bytearray()
+                    while not found.endswith((_DONE, _FAILED)) and len(found) < _LARGEST_LISTING:
+                        if not (block := os.read(file.fileno(), 1 << 20)):
+                            break
+                        found += block
+                self._listed = bytes(found[: -len(_DONE)]) if found.endswith(_DONE) else None
+            return self._listed
 
     def send(self, revisions: bytes, seconds: float) -> None:
         """The pack goes its way. Raises GitFailed."""
@@ -632,6 +634,7 @@ class _Inside:
         with _deadline(self.process, seconds) as timer:
             self.orders[1].write(b"pack\n" + revisions)
             self.orders[1].close()
+            self.listed(seconds)  # it ends only after its list was read, whether or not anybody wants it
             if self.process.wait() or timer.fired:
                 raise GitFailed("it took too long" if timer.fired else "no pack could be made")
 

@@ -8,11 +8,11 @@ several calls become one step for each path: from what stands there now to what 
     a path that others may have changed                     shown, left alone, unless `also` names it
     a state that was not kept                               cannot be brought back
 
-A restore is written to the store first, as a whole, and then done step by step; each step looks at what stands there. A
-process that is killed in the middle leaves the rest to `finish_restores`, which the next session calls (`recover`): a
-path is in its old state or in its new one, and no path that somebody changed meanwhile is touched. Threat: links and
-directories that are exchanged while it runs; every path is opened below the zone's handle, and a file takes its place
-by a rename.
+A restore is written to the store first, as a whole, and then done: many paths are looked at at once, and each step
+compares what it replaces, removes or gives a mode with what was found there. A process that is killed in the middle
+leaves the rest to `finish_restores`, which the next session calls (`recover`): a path is in its old state or in its new
+one, and no path that somebody changed meanwhile is touched. Threat: links and directories that are exchanged while it
+runs; every path is opened below the zone's handle, and a file takes its place by a rename.
 """
 
 from __future__ import annotations
