@@ -300,20 +300,13 @@ class Transport:
 
     # --- index files
 
-    def entries(self, index: bytes | None) -> bytes:
+    def entries(self, index: bytes | None, paths: Collection[bytes] = ()) -> bytes:
         """What git lists of an index of the user's own: `<flag> <mode> <id> <stage>\\t<path>`, each ended by a NUL.
-        Raises GitFailed."""
+        `paths`: those of some are enough. Raises GitFailed."""
         if index is None:
             return b""
         with self._own_file(index) as path:
-            return self._on_host("ls-files", "-v", "--stage", "-z", index=path)
-
-    def entries_of(self, index: bytes | None, paths: Collection[bytes]) -> bytes:
-        """The same of a few paths."""
-        if index is None or len(paths) > _MOST_WORDS or sum(map(len, paths)) > _LONGEST_WORDS:
-            return self.entries(index)
-        with self._own_file(index) as path:
-            return self._on_host("ls-files", "-v", "--stage", "-z", "--", *map(os.fsdecode, paths), index=path)
+            return self._on_host(*_LIST, "--", *_path_words(paths), index=path)
 
     def entries_inside(self, index: bytes | None, parts: Mapping[str, bytes]) -> bytes:
         """The same of one that a command wrote, read inside walls. `parts`: the other files of a split index, by name.
@@ -364,9 +357,8 @@ class Transport:
     def intended(self, paths: Iterable[bytes]) -> set[bytes]:
         """Which of these `git add -N` made, in the index that `entries_inside` was last asked about."""
         wanted = {*paths}
-        few = len(wanted) <= _MOST_WORDS and sum(map(len, wanted)) < _LONGEST_WORDS
-        words = map(os.fsdecode, wanted) if few else ()
-        said = self._in_walls(["ls-files", "--debug", "-z", "--", *words], given=b"", index=self._index)
+        words = ["ls-files", "--debug", "-z", "--", *_path_words(wanted)]
+        said = self._in_walls(words, given=b"", index=self._index)
         return {name for name, facts in _INTENDED.findall(said) if int(facts, 16) & _INTENT_TO_ADD} & wanted
 
     def with_entries(self, index: bytes | None, lines: bytes, skipped: Iterable[bytes] = ()) -> bytes:
@@ -590,6 +582,12 @@ _INTENDED: Final = regex(rb"([^\0]+)\0(?:[^\0]*?)flags: ([0-9a-f]+)\n")
 _INTENT_TO_ADD: Final = 1 << 29
 _MOST_WORDS: Final = 500
 _LONGEST_WORDS: Final = 32 << 10
+
+
+def _path_words(paths: Collection[bytes]) -> list[str]:
+    """None, which stands for all paths, where they are too many for a command line."""
+    few = len(paths) <= _MOST_WORDS and sum(map(len, paths)) <= _LONGEST_WORDS
+    return [os.fsdecode(path) for path in paths] if few else []
 
 
 class _Unsound(Exception):
