@@ -539,7 +539,6 @@ class ToolSources:
         """None: it is not one of the person's own tools. Raises what a session would: SandboxError, InputInvalid."""
         if self.user_tools is None or tool.source is not SourceKind.CUSTOM or not self._is_own(tool):
             return None
-        from golem_forge.tools.context import Plan
         from golem_forge.usertools.folder import ToolEntry
         from golem_forge.usertools.run import process_input
         from golem_forge.usertools.run.access import contain, plan_access, tool_access
