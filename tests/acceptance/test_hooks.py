@@ -562,6 +562,30 @@ async def test_a_changed_hook_file_ends_the_trust_with_the_diff(place: Place, na
         assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
 
 
+async def test_trust_follows_a_linked_hook_file_and_none_leads_out_of_the_program(place: Place, tmp_path: Path) -> None:
+    outside, inside, link = tmp_path / "outside.sh", place.root / "real.sh", place.root / "policy" / "check.sh"
+    link.parent.mkdir(exist_ok=True)
+    for path in (outside, inside):
+        path.write_text("#!/bin/sh\nexit 2\n")
+        path.chmod(0o755)
+    link.symlink_to(outside)
+    with pytest.raises(ConfigError, match="link that leads outside the program"):
+        place.theirs({"on": "before_call", "tools": ["write_file"], "run": "./policy/check.sh"})
+    link.unlink()
+    link.symlink_to("../real.sh")
+    place.theirs({"on": "before_call", "tools": ["write_file"], "run": "./policy/check.sh"})
+    store = trust_store(forge_home())
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
+    inside.write_text("#!/bin/sh\nexit 0\n")
+    assert not store.trusted(place.root), "what the link leads to was changed"
+    inside.write_text("#!/bin/sh\nexit 2\n")
+    assert store.trusted(place.root)
+    link.unlink()
+    link.symlink_to(outside)
+    assert not store.trusted(place.root), "it leads elsewhere"
+
+
 async def test_a_programs_hook_before_a_call_cannot_write_in_the_zones(place: Place) -> None:
     place.theirs({"on": "before_call", "tools": ["write_file"], "run": "touch pwn; touch /workspace/pwn; true"})
     async with place.session() as session:

@@ -384,7 +384,7 @@ async def test_a_person_types_the_commands(project: Path) -> None:
         person.turns = [calls(("exec_command", server)), calls(("exec_command", waits))]
         await person.runtime.turn("Start the server")
         head, row, more = (await person.type("/ports")).splitlines()
-        assert head.split()[:2] == ["PORT", "COMMAND"] and "/publish" in more
+        assert head.split() == ["PORT", "SINCE", "COMMAND"] and "/publish" in more
         assert row.startswith("3000") and "server.py 3000 hello" in row
         results: list[Any] = []
         person.runtime.bus.on("toolResult", lambda event: results.append(event.wire))

@@ -170,9 +170,9 @@ async def test_a_conversation_starts_on_a_phone_and_its_answers_stay_in_view(sta
     assert stage.seen("approvalResolved") == [], "a menu answers nothing"
     await me.answer()
     await window.sees("Written.")
-    await window.sees("Approved · answered here")
+    await window.sees("Approved")
     assert await me.page.get_by_text("row_0 = 0").filter(visible=True).count() == 0
-    line = me.page.get_by_role("listitem").filter(has_text="Approved · answered here")
+    line = me.page.get_by_role("listitem").filter(has_text="Approved")
     result = line.get_by_role("button", name=re.compile("write_file.*a.py new file", re.DOTALL))
     assert await result.is_visible(), "result and answer: one"
     assert await me.page.get_by_role("article", name="Tool call write_file").count() == 1

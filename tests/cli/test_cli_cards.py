@@ -67,7 +67,7 @@ def test_a_command_stands_on_its_card_once(on_terminal: Terminal, cmd: str) -> N
     card = " ".join(screen.partition("Approve?")[0].split())
     name = " ".join(cmd.split())
     assert card.count(name) - card.count(f"{name} …") == 1, screen
-    assert "why asked: " in card and ": the command " in card
+    assert "the command " in card.lower()
 
 
 def test_a_long_command_pushes_neither_title_nor_level_away(on_terminal: Terminal) -> None:
@@ -89,7 +89,7 @@ def test_of_several_effects_those_that_no_rule_covers_are_marked(shell: Shell, o
     rows = [row.strip() for row in screen.splitlines()]
     for row in ("exec cargo check", "exec ls (only reads)", "exec npm ci (no rule covers it)"):
         assert rows.count(row) == 1, screen
-    assert "why asked: base exec: exec npm ci asks unless a rule allows it" in screen
+    assert "Running npm ci asks unless a rule allows it." in screen
     assert "cargo check …" not in screen, "nor is what a rule allows offered"
 
 

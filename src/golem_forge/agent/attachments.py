@@ -31,7 +31,7 @@ from golem_forge.storage.home import READ_FLAGS, make_private_dir, write_private
 from golem_forge.toolsets.file_access import has_binary_name, looks_binary, media_type
 
 MAX_ADDRESSES: Final = 100
-"""Each holds a file open until it is read."""
+"""Maximum number of files offered by address; each stays open until it is read."""
 _MAX_NAME: Final = 100
 _MOST_UNNAMED: Final = 200
 
@@ -51,9 +51,9 @@ class OfferedFile:
     read: Callable[[int], bytes]
     """(most bytes) → the content, or OSError, or what the sandbox raises."""
     effect: Effect | None = None
-    """Of a delegated one: what its caller reads."""
+    """For a file handed to a sub-worker: the read effect for its caller."""
     close: Callable[[], None] = lambda: None
-    """Lets go of what is held open for reading."""
+    """Closes what is held open for reading."""
 
     @classmethod
     def of_file(cls, path: Path) -> Self:
@@ -69,7 +69,7 @@ class OfferedFile:
 
     @classmethod
     def of_bytes(cls, name: str, data: bytes) -> Self:
-        """What a UI received."""
+        """Builds an offered file from bytes that a UI received."""
         return cls(name=os.path.basename(name) or "attachment", size=len(data), read=lambda most: data[: most + 1])
 
 
@@ -164,7 +164,7 @@ class AttachmentStore:
         return ReceivedFile(digest=digest, name=os.path.basename(name) or "attachment", size=len(data))
 
     def offered(self, received: Mapping[str, Any]) -> OfferedFile:
-        """What an input names as `{digest, name}`; AttachmentRefused where nothing of it was received."""
+        """Returns the file that an input names as `{digest, name}`. Raises AttachmentRefused if it was not received."""
         name = os.path.basename(str(received.get("name") or "")) or "attachment"
         try:
             return OfferedFile.of_bytes(name, self.read(str(received.get("digest") or "")))
@@ -201,7 +201,7 @@ def _read_file(path: str, most: int) -> bytes:
 
 
 def _suffixes(written: Iterable[str]) -> frozenset[str]:
-    """`pdf` and `.PDF` mean `.pdf`."""
+    """Normalises file suffixes: `pdf` and `.PDF` mean `.pdf`."""
     return frozenset(f".{suffix.lower().lstrip('.')}" for suffix in written if suffix.strip("."))
 
 

@@ -47,7 +47,7 @@ MIN_OUTPUT: Final = 16
 
 
 class BudgetExceeded(ForgeError):
-    """Ends the run; the partial answer is kept."""
+    """Raised when a limit is reached; it ends the run, and the partial answer is kept."""
 
     def __init__(self, limit: str, allowed: float, used: float) -> None:
         text = f"budget exceeded: {limit} {_number(allowed)} (used {_number(used)})"
@@ -97,7 +97,7 @@ class Budget:
             self._limits[kind] = limit
 
     def child(self, limits: BudgetLimits | None = None) -> Budget:
-        """For a sub-worker; `close` it at its end."""
+        """Returns the budget of a sub-worker; `close` it at its end."""
         return Budget(limits, self)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class Budget:
         self._reserved.clear()
 
     def restore(self, usage: TokenUsage, requests: int, calls: int, cost: float | None) -> None:
-        """What an earlier run of the session spent. Its time is not counted: nobody was at work in between."""
+        """Adds what an earlier run of the session spent. Its time does not count, because nothing ran in between."""
         self.spend_request(usage, cost, requests)
         self._spend("max_tool_calls", calls)
 
@@ -170,7 +170,7 @@ class Budget:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the nearest deadline of this worker or of one above it; None: there is none."""
+        """Returns the seconds until the nearest deadline of this worker or of one above it; None if there is none."""
         left = [level._max_seconds - level._elapsed for level in self._levels() if level._max_seconds is not None]
         return max(0.0, min(left)) if left else None
 
@@ -184,12 +184,12 @@ class Budget:
         return self._clock() - self._started
 
     def limits_and_usage(self) -> dict[str, tuple[float | None, float]]:
-        """By the name of each limit: what it allows (None: no limit) and what was used of it."""
+        """Returns for each limit the allowed amount (None: no limit) and the amount used."""
         standing: dict[str, tuple[float | None, float]] = {"max_seconds": (self._max_seconds, self._elapsed)}
         return standing | {kind: (self._limits.get(kind), self._used[kind]) for kind in _KINDS}
 
     def used(self, kind: LimitKind) -> float:
-        """By this worker and everything below it."""
+        """Returns what this worker and everything below it used."""
         return self._used[kind]
 
     # How it is kept
@@ -229,19 +229,19 @@ class Budget:
 
 
 class BudgetHold:
-    """Money set aside for one request under way."""
+    """Money reserved for one running request."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
         self._taken: dict[LimitKind, float] = {}
 
     def spend(self, usage: TokenUsage, cost: float | None) -> None:
-        """What the request took; the rest is free again at once."""
+        """Records what the request cost and frees the rest."""
         self._release()
         self._budget.spend_request(usage, cost)
 
     def check_again(self) -> None:
-        """Before another try of the request: a failed one may have taken what was set aside for this one."""
+        """Checks the limits before a retry; a failed attempt may have used what was reserved."""
         self._budget.check_time()
         for kind in self._taken:
             self._budget._check(kind, 0)
@@ -261,7 +261,9 @@ class BudgetHold:
 
 
 def worst_cost(estimated_input: int, max_output: int, price: Price | None) -> float:
-    """All of the input may be new to the provider's cache, which some charge for."""
+    """Returns the highest possible cost of a request. All input may be new to the provider's cache, which some charge
+    for.
+    """
     if price is None:
         return 0.0
     written = estimated_input if (price.at(estimated_input).cache_write or 0.0) > price.at(estimated_input).input else 0
@@ -277,7 +279,7 @@ _TOKENS_PER_PRICE: Final = 1_000_000
 
 
 def cost_of(usage: TokenUsage, price: Price | None) -> float | None:
-    """In USD."""
+    """Returns the cost in USD; None if the price is unknown."""
     if price is None:
         return None
     price = price.at(usage.input)
@@ -300,7 +302,7 @@ def check_priced(limits: BudgetLimits, model: str, find_price: Callable[[], Pric
 
 
 ASSUMED_CONTEXT_WINDOW: Final = 128_000
-"""For a model whose window nobody knows and whose worker sets no `max_context_tokens`."""
+"""Used for a model with an unknown window if the worker sets no `max_context_tokens`."""
 COMPACT_CONTEXT: Final = 16_384
 """Tokens. Up to this context a model gets the compact prompt and fewer definitions: a seventh of it would be gone."""
 _BYTES_PER_TOKEN: Final = 3.5
@@ -308,11 +310,11 @@ _BYTES_PER_TOKEN: Final = 3.5
 _PER_MESSAGE: Final = 4
 _MOST_TOKENS: Final = 10**12
 _PER_ATTACHMENT: Final = 1_600
-"""What providers count for a larger image."""
+"""Tokens that providers count for a larger image."""
 _PIXELS_PER_TOKEN: Final = 750
 _PER_PICTURE: Final = 85
 _BYTES_PER_MEDIA_TOKEN: Final = 50
-"""Of a PDF, whose pages are counted as text and as pictures, and of sounds."""
+"""For PDF files, whose pages count as text and as pictures, and for sounds."""
 
 
 @dataclass(slots=True)
@@ -321,7 +323,7 @@ class Meter:
     usage: TokenUsage = field(default_factory=TokenUsage)
     requests: int = 0
     prices: str = ""
-    """Where the prices come from, for a person; empty: from them."""
+    """The source of the prices, shown to a person; empty if the person set them."""
     _cost: float = 0.0
     _unpriced: bool = False
 
@@ -331,14 +333,14 @@ class Meter:
 
     @property
     def session(self) -> Meter:
-        """The meter of the root worker."""
+        """Returns the meter of the root worker."""
         return self if self.parent is None else self.parent.session
 
     def child(self) -> Meter:
         return Meter(parent=self)
 
     def add(self, usage: TokenUsage, cost: float | None, source: str = "") -> None:
-        """`source`: of the price."""
+        """Adds a request's usage and cost. `source`: of the price."""
         self.usage += usage
         self.requests += 1
         self._cost += cost or 0.0
@@ -349,7 +351,7 @@ class Meter:
             self.parent.add(usage, cost, source)
 
     def restore(self, usage: TokenUsage, requests: int, cost: float | None, prices: str = "") -> None:
-        """What an earlier run of the session took; a cost of None means that it is not known."""
+        """Sets the usage of an earlier run of the session; a cost of None means that it is unknown."""
         self.usage, self.requests, self.prices = usage, requests, prices
         self._cost, self._unpriced = cost or 0.0, bool(requests) and cost is None
 
@@ -439,8 +441,9 @@ def message_tokens(message: Message) -> int:
 
 
 def media_tokens(part: MediaPart) -> int:
-    """What providers count: a picture by its area, after they have made it smaller; a document by its pages, which
-    its size stands for."""
+    """Estimates the tokens that providers count: a picture by its area after they shrink it, a document by its size,
+    which stands for its pages.
+    """
     if part.media_type.startswith("image/"):
         by_area = part.width * part.height // _PIXELS_PER_TOKEN + _PER_PICTURE
         return min(_PER_ATTACHMENT, by_area) if part.width else _PER_ATTACHMENT

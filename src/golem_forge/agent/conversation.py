@@ -31,8 +31,9 @@ TERMINATED: Final = "terminated"
 
 class Conversation:
     def __init__(self, runtime: WorkerRuntime) -> None:
-        """On the loop that runs it. Raises RuntimeError for a runtime that is not started, ValueError for a
-        sub-worker's."""
+        """Must be called on the loop that runs it. Raises RuntimeError for a runtime that is not started, ValueError
+        for a sub-worker's.
+        """
         if not runtime.is_root():
             raise ValueError("a sub-worker (depth above 0) answers once: `await runtime.run(text)`")
         self._runtime = runtime
@@ -93,7 +94,7 @@ class Conversation:
         await self._commands.aclose()
 
     async def tell_walls(self) -> None:
-        """What commands will run in, tried while the person types."""
+        """Tests the walls and shows their notices while the person types."""
         runtime = self._runtime
         if "exec_command" in runtime.path.catalog and runtime.path.walls is not None:
             await runtime.path.walls.report()

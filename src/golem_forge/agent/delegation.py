@@ -48,7 +48,7 @@ _ENDED: Final = {
 def new_worker_manager(
     session_state: SessionState, roster: Roster, given: Mapping[str, Model] | None = None
 ) -> WorkerManager:
-    """Of a session with these workers. `given`: models made in Python, by name."""
+    """Builds the manager of a session with these workers. `given`: models made in Python, by name."""
     return WorkerManager(
         state=session_state,
         roster=roster,
@@ -141,9 +141,10 @@ _WRITE_UNASKED: Final = frozenset({ApprovalMode.APPROVE_ALL, ApprovalMode.CONTAI
 
 
 def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) -> tuple[AtMost, bool]:
-    """What it could do without anybody being asked, and whether its file or the program lets it. Its zones are opened
-    and closed again: what the child may reach is settled before anybody is asked about it. Raises ForgeError for zones
-    that the caller lacks."""
+    """Returns the most that a sub-worker could do without a question, and whether its file or the program allows it.
+    Its zones are opened and closed again, so that what it may reach is settled before anybody is asked. Raises
+    ForgeError for zones that the caller lacks.
+    """
     session_state = manager.state
     plan = plan_worker(session_state.program, session_state.home, worker)
     sandbox = plan.open_zones([], caller.scope.sandbox, caller.worker.name)
@@ -157,7 +158,9 @@ def _unasked_limit(manager: WorkerManager, caller: WorkerRun, worker: Worker) ->
 
 
 def _asks_before_writing(blocks: WorkerBlocks, sandbox: Sandbox) -> bool:
-    """Nothing in its file lets it do more than read by itself. Other people's tools decide for themselves."""
+    """Whether nothing in its file lets it do more than read without a question. Tools of others decide
+    for themselves.
+    """
     if blocks.code or blocks.workers or blocks.user_tools or blocks.mcp or any(map(_grants, blocks.approval.values())):
         return False
     zones = (zone for zone in sandbox.zones.values() if zone.mode is AccessMode.RW)

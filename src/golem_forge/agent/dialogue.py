@@ -65,7 +65,7 @@ _SUMMARISE: Final = (
 
 @dataclass(slots=True)
 class _Streamed:
-    """What has come of a response so far."""
+    """The parts of a response received so far."""
 
     request_id: str = field(default_factory=new_id)
     pieces: list[str] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Dialogue:
     price: Price | None
     context_limit: int
     system: Callable[[], str]
-    """The system prompt as it stands now."""
+    """Returns the present system prompt."""
     attachment: Callable[[str], bytes]
     next_model: Callable[[], Coroutine[Any, Any, AnsweringModel | None]] | None = field(default=None, repr=False)
     """Opens the one that answers when this one failed; None: there is none."""
@@ -112,9 +112,9 @@ class Dialogue:
     """Names of models whose server refused a schema: their requests carry bare ones from then on."""
     _estimator: Estimator = field(default_factory=Estimator)
     _unsettled: float = 0.0
-    """What requests took that is not noted yet where sessions share their money."""
+    """Cost of requests that is not yet recorded where sessions share a budget."""
     _counted_more: float = 1.0
-    """How many times as many tokens the provider counted for the last request as were estimated; never less than 1."""
+    """Ratio of the provider's token count to our estimate for the last request; at least 1."""
 
     async def next_response(self) -> AssistantMessage:
         return await self._with_fallback(self._next_response)
@@ -189,7 +189,9 @@ class Dialogue:
         return media_bytes(path.outputs, handle, path.worker)
 
     async def _fitting(self, request: Request) -> Request:
-        """The same request, or one over a compacted history. An interrupt meanwhile leaves the history as it was."""
+        """Returns the request, or one with a compacted history if it is too long. An interrupt leaves the history
+        unchanged.
+        """
         compacted = await self._compacted(request, self._summary)
         return request if compacted is None else self._request(compacted.messages)
 
@@ -229,7 +231,9 @@ class Dialogue:
         return self.scope.orchestrator.outputs.keep(text, self.scope.orchestrator.worker)
 
     async def _summary(self, messages: list[Message], wish: str = "") -> str:
-        """Made by the model itself; nobody sees it stream. Called inside `_fitting`, which an interrupt ends."""
+        """Asks the model for a summary; it is not streamed to anybody. Called inside `_fitting`, which an interrupt
+        ends.
+        """
         asked = f"{_SUMMARISE} The person asks to keep above all: {wish}" if wish else _SUMMARISE
         request = self._request([*messages, UserMessage(text=asked, kind="note")])
         streamed = _Streamed()
@@ -364,7 +368,7 @@ class Dialogue:
 
 
 def _without_cut_calls(completed: Completed) -> AssistantMessage:
-    """Where the token limit cut a response, its last call may be half of what was meant: none of them may run."""
+    """Marks all calls of a response that the token limit cut as not runnable: the last may be incomplete."""
     message = completed.message
     if completed.finish is not Finish.LENGTH or not message.calls:
         return message
@@ -415,9 +419,9 @@ class DiscardedAttempt:
 
     reason: str
     streamed: bool
-    """Whether text or thinking had been shown."""
+    """Whether text or thinking was already shown."""
     usage: TokenUsage
-    """What the provider had counted for it by then: it is paid for all the same."""
+    """The usage counted by then, which is charged all the same."""
     wait: float | None
     """Seconds until the next try; None: there is none."""
 
@@ -451,7 +455,7 @@ class SchemaRefused:
 
     reason: str
     tools: str
-    """Whose schema it is, as far as the server says."""
+    """The tools whose schema was refused, as far as the server says."""
 
 
 ShowEvent = Callable[[ModelEvent | DiscardedAttempt | SchemaRefused], None]

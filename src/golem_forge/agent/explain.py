@@ -83,15 +83,17 @@ class ExplainedCall:
     args: dict[str, Any]
     judged: Evaluation | None = None
     outcome: RuleOutcome | None = None
-    """What the rules alone said."""
+    """The result of the rules alone."""
     refusal: ForgeError | None = None
-    """Ends the call before it is judged."""
+    """The error that ends the call before it is judged."""
     hooks: tuple[Hook, ...] = ()
-    """Those that would be asked about it; nothing that they would say is known."""
+    """Hooks that would be asked about the call; their answers are unknown."""
 
     @property
     def verdict(self) -> Verdict | None:
-        """None: the input is bad, so there is nothing to judge. What can never run counts as blocked."""
+        """None if the input is invalid, so that there is nothing to judge. A call that can never run
+        counts as blocked.
+        """
         if self.judged is not None:
             return self.judged.decision.verdict
         return Verdict.BLOCKED if self.refusal is not None and self.refusal.status in _REFUSED else None
@@ -103,7 +105,7 @@ class DryEvaluator:
     sources: ToolSources
     mode: Setting[ApprovalMode]
     worker: str
-    """The path that rules and approvals go by."""
+    """The worker path that rules and approvals use."""
     granted: Callable[[str], bool] = lambda fingerprint: False
     """Whether this exact call was approved for the session."""
     extra: tuple[Rule, ...] = ()
@@ -149,8 +151,9 @@ class DryEvaluator:
         return explained
 
     def _resolve(self, call: ToolCall, known: Tool | None) -> Resolved:
-        """As a call is resolved; what is blocked before it is handed over to another tool is judged as it was written,
-        so that the rule is named."""
+        """Resolves a call as usual. A call that is blocked before it is handed over to another tool is judged as
+        written, so that the rule is named.
+        """
         try:
             return resolve(call, self.catalog, partial(self.orchestrator.judge.redirect_sources, self.worker))
         except ForgeError as error:
@@ -159,7 +162,7 @@ class DryEvaluator:
             return known, call.args, ()
 
     async def who_decides(self, tool: Tool) -> str:
-        """Who decides about its calls, in one sentence: what is so whatever the arguments are."""
+        """Says in one sentence what decides about the tool's calls, whatever their arguments are."""
         plan, effects = None, tool.effects
         ctx = replace(self.orchestrator.dry_context(), worker=self.worker)
         try:
@@ -177,14 +180,14 @@ class DryEvaluator:
             return f"blocked ({error.message})"
 
     async def command(self, text: str) -> ExplainedCall:
-        """By the session's own tool that runs commands; a worker without it has no such tool, and that is said."""
+        """Explains a shell command by the session's tool that runs commands; says so if the worker has no such tool."""
         explained = await self.tool_call(COMMAND_TOOL, {"cmd": text})
         if explained.tool == COMMAND_TOOL:
             explained.args = {"cmd": text}
         return explained
 
     async def touching(self, native: str, path: str, target: Target) -> Evaluation:
-        """What becomes of a call of a native tool on this one path, whether or not the worker has that tool."""
+        """Evaluates a call of a native tool on one path, whether or not the worker has that tool."""
         tool, arguments = TOOLKIT[native], Arguments({"path": path}, {"path": path})
         ctx = replace(self.orchestrator.dry_context(), worker=self.worker)
         await look_up_coverage(tool, ctx)
@@ -211,8 +214,9 @@ def plan_for_explain(
     root: str = "",
     overrides: Sequence[str] = (),
 ) -> SessionPlan:
-    """What `forge call` there would open, with somebody at hand who can be asked. `root`: the name of another worker
-    than that, where the program has one of that name. Raises ConfigError."""
+    """Returns the plan that `forge call` would open there, as if somebody could be asked. `root`: the name of another
+    worker, if the program has it. Raises ConfigError.
+    """
     wanted = SessionRequest(home=home, approval=mode, answers=True, overrides=overrides)
     plan = plan_call(directory, wanted)
     if not root or root == plan.worker.name:
@@ -240,7 +244,7 @@ async def open_evaluator(
 def open_dry_evaluator(
     plan: SessionPlan, *, workers: str = "", extra: tuple[Rule, ...] = (), about: str = ""
 ) -> DryEvaluator:
-    """The same for whoever only prints what is there: nothing can be waited for. `sources.close` ends it."""
+    """Opens an evaluator that waits for nothing, for listings. `sources.close` ends it."""
     options = SessionOptions(asks_uis=True, journal=False, dry=True, stand_in=f"/{USER_TOOLS}" in about)
     notices = list(plan.notices)
     if plan.waits_for_trust:
@@ -269,7 +273,7 @@ def open_dry_evaluator(
 
 
 def evaluator_for(runtime: WorkerRuntime) -> DryEvaluator:
-    """Of a session that runs: its tools, rules, mode and approvals as they are now."""
+    """Returns an evaluator with the present tools, rules, mode and approvals of a running session."""
     path = runtime.path
     return DryEvaluator(
         orchestrator=path,
@@ -314,7 +318,7 @@ def _delegate(manager: WorkerManager, caller: WorkerRun, name: str) -> Worker:
 
 
 async def _make_plan(tool: Tool, arguments: Arguments, ctx: ToolContext) -> Plan | None:
-    """As every call is planned; somebody waits for the answer, so not for as long."""
+    """Plans a call as usual, but with a shorter timeout because somebody waits for the answer."""
     if tool.planner is None:
         return None
     signal = InterruptSignal()
@@ -342,7 +346,7 @@ _OUTCOMES: Final = {
 
 
 def outcome_sentence(explained: ExplainedCall, dry: DryEvaluator) -> str:
-    """What becomes of the call, for the one who reads only one line."""
+    """Returns the result of the call in one line."""
     said = _outcome_without_hooks(explained, dry)
     if not explained.hooks or explained.verdict is Verdict.BLOCKED:
         return said
@@ -397,7 +401,7 @@ def effects_json(explained: ExplainedCall) -> list[dict[str, Any]]:
 
 
 def segments_json(explained: ExplainedCall) -> list[dict[str, Any]]:
-    """Only where a command has several: a single one is its effect already."""
+    """Returns the segments of a command that has several; a single one is already its effect."""
     found = [
         {"text": said["effect"].removeprefix("exec "), "verdict": said["verdict"], "words": said["words"]}
         for said in effects_json(explained)
@@ -409,7 +413,7 @@ def segments_json(explained: ExplainedCall) -> list[dict[str, Any]]:
 def _verdict_of(
     index: int, effect: Effect, base: Verdict, outcome: RuleOutcome | None, granted: Container[str]
 ) -> Verdict:
-    """What one effect would be judged as, were it the whole call."""
+    """Returns the verdict that one effect would get if it were the whole call."""
     hits = [hit.rule for hit in outcome.hits if hit.index in (index, -1)] if outcome else []
     lifted = base
     if said := [rule.verdict for rule in hits]:
@@ -496,7 +500,7 @@ class ToolSources:
             await self._import_modules(late)
 
     async def aclose(self) -> None:
-        """Ends whatever was started."""
+        """Ends everything that was started."""
         if self._late is not None:
             if self._late.stop is not None:
                 await self._late.stop()
@@ -504,7 +508,7 @@ class ToolSources:
             self.close()
 
     def close(self) -> None:
-        """Where nothing was looked for, so that nothing was started."""
+        """Closes the sources if nothing was looked up, so that nothing was started."""
         if self._late is not None:
             scope: WorkerScope | None = self._late.scope
             while scope is not None:
@@ -523,8 +527,9 @@ class ToolSources:
         self.user_tools.refresh()
 
     def list_user_tools(self) -> None:
-        """The same for a list: where there is no tool folder, nothing of `usertools/` that costs time is loaded and
-        nothing is written."""
+        """Adds user tools for a listing: without a tool folder it loads no slow part of `usertools/` and writes
+        nothing.
+        """
         late = self._late
         if late is None or self.user_tools is not None or (block := late.plan.blocks.user_tools) is None:
             return
@@ -536,7 +541,9 @@ class ToolSources:
         self._catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple), replace=True)
 
     async def plan(self, tool: Tool, values: dict[str, Any], ctx: ToolContext) -> Plan | None:
-        """None: it is not one of the person's own tools. Raises what a session would: SandboxError, InputInvalid."""
+        """Plans a call of a user tool; None for other tools. Raises what a session would: SandboxError,
+        InputInvalid.
+        """
         if self.user_tools is None or tool.source is not SourceKind.CUSTOM or not self._is_own(tool):
             return None
         from golem_forge.usertools.folder import ToolEntry

@@ -39,7 +39,7 @@ ADDED: Final = "history"
 REPLACED: Final = "historySet"
 CLEARED: Final = "historyCleared"
 _KEPT_RANGE: Final = "kept"
-"""In a `historySet`: `{"kept": [3, 9]}` stands for messages 3 to 8 of the history before it."""
+"""Key in a `historySet`: `{"kept": [3, 9]}` stands for messages 3 to 8 of the history before it."""
 _LOST: Final = "[A message stood here that could not be read back.]"
 
 
@@ -62,7 +62,7 @@ class History:
         self.messages.append(message)
 
     def replace_all(self, messages: Iterable[Message]) -> None:
-        """After compaction: these instead of all before. Messages that stay are not written again."""
+        """Replaces all messages, after compaction. Messages that stay are not written to the journal again."""
         messages = list(messages)
         before = self.messages if self._on_record else []
         written = [
@@ -80,7 +80,7 @@ class History:
 
     @classmethod
     def restore(cls, records: Iterable[Mapping[str, Any]], worker_id: str, journal: Journal | None = None) -> History:
-        """What the records of a journal say of this worker; from now on it is kept in `journal`."""
+        """Rebuilds a worker's history from the records of a journal; later messages are written to `journal`."""
         messages: list[Message] = []
         for record in join_records(records):
             if record.get("workerId") == worker_id:
@@ -192,12 +192,12 @@ KEEP_LAST_ON_REQUEST: Final = 2
 """Messages that stay as they are where a person asks for a shorter history: the last words and their answer."""
 COMPACT_AT: Final = 0.8
 _BYTES_PER_TOKEN: Final = 3
-"""Of a transcript that must fit: fewer than an estimate would say."""
+"""Used for a transcript that must fit; lower than in an estimate."""
 _WORTH_KEEPING: Final = 100
 """Characters; a shorter output is no longer than the line that would stand for it."""
 _OUTPUT_KEPT: Final = "[output kept, handle "
 _SUMMARY_SHARE: Final = 0.5
-"""How much of the window the text to be summarised may take."""
+"""The part of the window that the text to summarise may take."""
 _LEAST_SHOWN: Final = 200
 
 
@@ -211,7 +211,7 @@ class Compacted:
     messages: list[Message]
     before: int
     after: int
-    """Tokens of the next request, as estimated."""
+    """Estimated tokens of the next request."""
 
 
 async def compact(
@@ -258,7 +258,9 @@ def _saved_tokens(before: Sequence[Message], after: Sequence[Message]) -> int:
 
 
 def _without_media(history: Sequence[Message], keep: int) -> list[Message]:
-    """The same objects where there were none. The text of a result names them all the same."""
+    """Removes media from old results; messages without media stay the same objects. The text of a result still names
+    its media.
+    """
     messages = list(history)
     for index, message in enumerate(history[: max(len(history) - keep, 0)]):
         if isinstance(message, ResultsMessage) and any(each.media for each in message.results):
@@ -268,7 +270,7 @@ def _without_media(history: Sequence[Message], keep: int) -> list[Message]:
 
 
 def _with_handles(history: Sequence[Message], keep: int, keep_output: Callable[[str], str]) -> list[Message]:
-    """The same objects where nothing changed: the journal refers to those."""
+    """Replaces long old results by handles; unchanged messages stay the same objects, to which the journal refers."""
     messages = list(history)
     for index, message in enumerate(history[: max(len(history) - keep, 0)]):
         if isinstance(message, ResultsMessage):
@@ -302,7 +304,7 @@ class _OldTurns:
 
 
 def _old_turns(history: Sequence[Message], keep: int) -> _OldTurns | None:
-    """What lies between the first input and the last messages, without cutting a call from its result."""
+    """Returns the messages between the first input and the last messages, without separating a call from its result."""
     first = next((i for i, each in enumerate(history) if isinstance(each, UserMessage) and each.kind == "input"), -1)
     start, end = first + 1, _first_kept(history, keep)
     answered = {each.id for message in history if isinstance(message, ResultsMessage) for each in message.results}
@@ -322,7 +324,7 @@ def _old_turns(history: Sequence[Message], keep: int) -> _OldTurns | None:
 
 
 def _first_kept(history: Sequence[Message], keep: int) -> int:
-    """Where the last messages begin, moved back to the calls whose results are among them."""
+    """Returns where the last messages begin, moved back to the calls whose results are among them."""
     asked = {call: index for index, message in enumerate(history) for call in _calls(message)}
     end = max(len(history) - keep, 0)
     for index in range(len(history) - 1, -1, -1):
@@ -380,7 +382,9 @@ _LONGEST_LINE: Final = 160
 
 
 def recap(history: Sequence[Message]) -> str:
-    """How many turns there were, what the person said last, and how its answer began; empty: nothing was said."""
+    """Returns the number of turns, the person's last message, and the beginning of its answer; empty if nothing was
+    said.
+    """
     places = [at for at, each in enumerate(history) if isinstance(each, UserMessage) and each.kind == "input"]
     if not places:
         return ""
@@ -406,7 +410,7 @@ class RewindPoint:
     turn: int
     text: str
     at: int
-    """The place of the message in the history."""
+    """The index of the message in the history."""
 
 
 def rewind_points(

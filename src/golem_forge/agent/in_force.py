@@ -40,7 +40,7 @@ _SHORTEST_PREFIX: Final = 4
 
 
 class NotRevoked(ForgeError):
-    """Its `code` is one of the three below."""
+    """Raised if nothing was revoked; its `code` is one of the three below."""
 
 
 UNKNOWN_ID: Final = "UNKNOWN_ID"
@@ -50,12 +50,12 @@ WRITTEN_BY_HAND: Final = "WRITTEN_BY_HAND"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalInForce:
-    """What a person allowed for the rest of this session, beside rules."""
+    """An approval that a person gave for the rest of this session, beside rules."""
 
     id: str
     what: str
     worker: str = ""
-    """Whose; empty: it is one exact call, which names its worker by itself."""
+    """The worker it holds for; empty for one exact call, whose fingerprint includes its worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +67,17 @@ class RuleInForce:
     reason: str
     origin: str
     kept_in: str
-    """`~/.forge/rules.yaml:3`, or `this session`."""
+    """Where it is stored: `~/.forge/rules.yaml:3`, or `this session`."""
     hits: int
     last_used: str
-    """Empty: never."""
+    """Empty if it was never used."""
     inactive: str
-    """Why it does not act; empty if it does."""
+    """Why it has no effect; empty if it has one."""
     revocable: bool
 
 
 def approvals_in_force(host: SlashHost) -> tuple[ApprovalInForce, ...]:
-    """Exact calls first, then grants."""
+    """Returns the approvals of the session: exact calls first, then grants."""
     exact = (
         ApprovalInForce(id=fingerprint[:ID_SHOWN], what=what)
         for fingerprint, what in host.controller.memory.grants().items()
@@ -212,7 +212,7 @@ def _parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _nearest_origin(key: str, origins: Mapping[str, str]) -> str:
-    """Of the key itself, or of the block it stands in."""
+    """Returns the origin of the key, or of the block it stands in."""
     while key not in origins and "." in key:
         key = key.rpartition(".")[0]
     return origins.get(key, _DEFAULT)
@@ -286,7 +286,7 @@ def _where_written(files: list[YamlFile], *key: str) -> str:
 
 
 def _written_or_typed(files: list[YamlFile], key: str) -> str:
-    """Of a key that only the person's own file or the command line can have."""
+    """Returns the origin of a key that only the person's own file or the command line can set."""
     where = _where_written(files[-1:], "sandbox", key)
     return "the command line" if where == _DEFAULT else where
 

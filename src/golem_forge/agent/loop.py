@@ -58,7 +58,7 @@ USER_STOPPED: Final = "The user denied this and ended the turn."
 
 
 class _RunEnded(Exception):
-    """The run ends here, without an answer."""
+    """Raised to end the run without an answer."""
 
     def __init__(self, status: RunStatus, message: str) -> None:
         super().__init__(message)
@@ -76,9 +76,9 @@ class Loop:
     before_turn: Callable[[], Awaitable[None]] = field(default=_do_nothing)
     """Looks at what may have changed since the last request (tool modules)."""
     tool_calls: int = 0
-    """Of the last input."""
+    """Number of calls since the last input."""
     stopped: bool = False
-    """A person denied a call and ended the turn."""
+    """Whether a person denied a call and ended the turn."""
     busy: bool = False
     """Whether it answers an input now: its history is not to be changed by anybody else."""
 
@@ -92,7 +92,7 @@ class Loop:
         return await self._run(UserMessage(text=text, attachments=tuple(attachments)), OpenTurn())
 
     async def answer_note(self, text: str) -> RunResult:
-        """The same for a message of Forge's own, in the same turn."""
+        """Runs the turn with a message of Forge's own."""
         return await self._run(UserMessage(text=text, kind="note"), OpenTurn())
 
     async def go_on(self, turn: OpenTurn) -> RunResult:
@@ -226,7 +226,9 @@ class Loop:
         return asyncio.get_running_loop().call_later(left, self.scope.signal.interrupt, _OVER_TIME)
 
     def _over_time(self, stopped: RunInterrupted) -> str:
-        """Which limit it was; the signal was ours, and is taken back."""
+        """Returns which time limit ended the run, and resets the signal that Forge itself sent; empty if it was another
+        interrupt.
+        """
         if stopped.reason != _OVER_TIME:
             return ""
         self.scope.signal.reset()
@@ -278,7 +280,7 @@ def _result_of(call: RequestedCall, outcome: Outcome, note: str) -> CallResult:
 
 
 def _text_of(outcome: Outcome) -> str:
-    """What the caller reads, with structured content that its text does not say."""
+    """Returns the text for the model, with structured content that the text does not include."""
     result = outcome.result
     whole = text_for_model(result) if result is not None else ""
     more = whole[len(result.text) :] if result is not None else ""

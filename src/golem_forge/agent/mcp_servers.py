@@ -66,7 +66,7 @@ from golem_forge.tools.tool import SourceKind
 
 MCP_JSON: Final = ".mcp.json"
 FIRST_LIST_SECONDS: Final = 5.0
-"""How long a first list of tools waits for servers that were never asked before what they offer."""
+"""Seconds that the first list of tools waits for servers whose tools are not known yet."""
 AskForm = Callable[[ElicitationForm, ToolContext], Awaitable[FormAnswer]]
 Sampler = Callable[[SamplingRequest], Awaitable[SamplingAnswer]]
 """Asks the model of one worker."""
@@ -116,7 +116,7 @@ class SessionServers:
     # ---- workers
 
     def tools_for(self, scope: WorkerScope, servers: tuple[str, ...]) -> ServerTools:
-        """`servers`: what the worker's block names."""
+        """Returns a worker's tools of these servers. `servers`: the names in the worker's block."""
         self._scopes[scope.orchestrator.worker] = scope
         self._session_state.parts.get(ServerAccess).grant(scope.orchestrator.worker, servers)
 
@@ -175,11 +175,11 @@ class SessionServers:
         self.sync(scope)
 
     def set_sampler(self, worker: str, sampler: Sampler) -> None:
-        """How the model of a worker is asked on behalf of a server."""
+        """Sets how the model of a worker is asked on behalf of a server."""
         self._samplers[worker] = sampler
 
     def begin(self) -> None:
-        """From within the event loop; what has to connect does so in the background."""
+        """Starts the servers; call it on the event loop. Connections are made in the background."""
         if not self._started:
             self._started = True
             self.pool.begin()
@@ -194,8 +194,9 @@ class SessionServers:
             self.begin()
 
     async def refresh(self) -> bool:
-        """Before whatever may use a server: edited config counts, changed definitions are put before a person. True:
-        nothing changed since the last refresh."""
+        """Applies edited config and shows a card for changed definitions; called before a server may be used. Returns
+        True if nothing changed since the last refresh.
+        """
         self.begin()
         if self._files != (now := self._stamps()):
             self._files = now
@@ -308,7 +309,7 @@ class SessionServers:
 
 
 def session_servers(session_state: SessionState) -> SessionServers:
-    """The session's one."""
+    """Returns the servers of the session; made once."""
     return session_state.parts.get(SessionServers, lambda: SessionServers(session_state))
 
 
@@ -392,7 +393,7 @@ class DriftCards:
             self._withdraw(server)
 
     def _drifted(self, server: str) -> dict[str, HeldTool]:
-        """By the digest of the definition there is now."""
+        """Returns the changed tools by the digest of their present definition."""
         listing = self._pool.listing(server)
         held = listing.held if listing is not None else ()
         return {one.tool.digest: one for one in held if one.reason is HoldReason.DRIFT and one.tool is not None}

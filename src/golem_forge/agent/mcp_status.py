@@ -47,21 +47,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownServer:
-    """One server, as far as it is known."""
+    """What is known of a server."""
 
     spec: ServerSpec
     state: ServerState
     error: str = ""
     approved: bool
     config_diff: str = ""
-    """What changed in its config since it was approved; empty: nothing, or it never was."""
+    """Changes of its config since it was approved; empty if there are none or it was never approved."""
     manifest: ServerManifest | None = None
     listing: ServerToolList | None = None
     """Held against the pins. None: it was never listed, or that was more than a day ago."""
 
     @property
     def offered(self) -> int | None:
-        """How many tools a session would offer; None: not known."""
+        """Number of tools that a session would offer; None if unknown."""
         return None if self.listing is None else sum(is_offered(self.spec, tool.name) for tool in self.listing.tools)
 
 
@@ -97,11 +97,11 @@ class EditorServer:
 
     @property
     def diff(self) -> str:
-        """What is other than what was approved; empty: nothing, or it never was."""
+        """Changes since it was approved; empty if there are none or it was never approved."""
         return "" if self.approval is None else description_diff(self.approval.described, self.named.described)
 
     def summary(self) -> dict[str, Any]:
-        """For `forge mcp list --json`."""
+        """Returns the entry for `forge mcp list --json`."""
         return {
             "name": self.name,
             "state": self.state.value,
@@ -127,7 +127,7 @@ class ServerInventory:
     cache: ManifestCache
 
     def spec(self, name: str) -> ServerSpec:
-        """Raises ForgeError (`SERVER_NOT_FOUND`)."""
+        """Returns the config of a server. Raises ForgeError (`SERVER_NOT_FOUND`)."""
         servers = self.program.mcp.servers
         if name in servers:
             return servers[name]
@@ -135,7 +135,7 @@ class ServerInventory:
         raise ForgeError(f"no MCP server '{name}'{hint}. `forge mcp list` shows them.", code=SERVER_NOT_FOUND)
 
     def known(self, name: str) -> KnownServer:
-        """Raises ForgeError (`SERVER_NOT_FOUND`)."""
+        """Returns what is known of a server. Raises ForgeError (`SERVER_NOT_FOUND`)."""
         spec = self.spec(name)
         approved = self.book.approved(spec)
         state, error, diff = ServerState.KNOWN, "", ""
@@ -164,7 +164,7 @@ class ServerInventory:
         )
 
     def all(self) -> list[KnownServer]:
-        """By name."""
+        """Returns all configured servers."""
         return [self.known(name) for name in self.program.mcp.servers]
 
     def named_by_editors(self) -> list[EditorServer]:
@@ -177,7 +177,7 @@ class ServerInventory:
         return sorted(found, key=lambda each: (each.name, each.client))
 
     def editor_servers(self, name: str) -> list[EditorServer]:
-        """Those of that name; none where a configured server has it."""
+        """Returns the editors' servers of that name; empty if a configured server has the name."""
         if name in self.program.mcp.servers:
             return []
         return [each for each in self.named_by_editors() if each.name == name]
@@ -189,19 +189,19 @@ class ServerInventory:
 
 
 def read_inventory(directory: Path | str = ".", home: ForgeHome | None = None) -> ServerInventory:
-    """Raises ConfigError."""
+    """Reads the servers of a program. Raises ConfigError."""
     home = home or forge_home()
     program = read_program(directory, home, trust_store(home))
     return ServerInventory(home=home, program=program, book=ServerTrustStore(home), cache=ManifestCache(home))
 
 
 def offered_names(listings: Iterable[ServerToolList | None]) -> Mapping[Identity, str]:
-    """What callers call the tools: worked out over all servers, as a session does."""
+    """Returns the names of the tools for callers, computed over all servers as in a session."""
     return tool_names([identity for listing in listings if listing is not None for identity in listing.identities])
 
 
 def known_in_session(servers: SessionServers, name: str) -> KnownServer:
-    """Of a session that runs: as its pool has it. Raises ForgeError (`SERVER_NOT_FOUND`)."""
+    """Returns what the pool of a running session knows of a server. Raises ForgeError (`SERVER_NOT_FOUND`)."""
     pool, book = servers.pool, servers.book
     status = pool.status(name)
     spec = pool.specs[name]
@@ -221,7 +221,7 @@ _WITH_VALUES: Final = ("env", "headers")
 
 
 def server_summary(known: KnownServer) -> dict[str, Any]:
-    """For `forge mcp list --json`, and the first part of the others."""
+    """Returns the entry for `forge mcp list --json`, which is also the first part of the others."""
     spec = known.spec
     return {
         "name": spec.name,
@@ -239,7 +239,7 @@ def server_summary(known: KnownServer) -> dict[str, Any]:
 
 
 def server_details(known: KnownServer, names: Mapping[Identity, str]) -> dict[str, Any]:
-    """For `forge mcp show --json`."""
+    """Returns the data of `forge mcp show --json`."""
     spec, manifest, listing = known.spec, known.manifest, known.listing
     return server_summary(known) | {
         "config": shown_config(spec),
@@ -256,7 +256,9 @@ def server_details(known: KnownServer, names: Mapping[Identity, str]) -> dict[st
 
 
 def shown_config(spec: ServerSpec) -> dict[str, Any]:
-    """What is agreed to when it is approved. A value of a variable or header that is more than `${NAME}` is null."""
+    """Returns the config that an approval covers. A value of a variable or header that is more than
+    `${NAME}` is null.
+    """
     described = approved_description(spec.described)
     for key in _WITH_VALUES:
         if key in described:

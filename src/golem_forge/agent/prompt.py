@@ -81,16 +81,16 @@ TOOLS_LOADED: Final = "toolsLoaded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selection:
-    """What was worked out, and from what."""
+    """The computed selection of tools, with the inputs it was computed from."""
 
     inputs: tuple[Any, ...]
     usable: Mapping[str, Tool]
-    """Everything a model may call, except what could only be refused."""
+    """The tools that a model may call, without those that are always refused."""
     tools: ToolSplit
     may_wait: Mapping[str, Tool]
-    """What waits, or would if there were too many tools."""
+    """Tools that are deferred, or would be if there were too many."""
     search: Tool | None
-    """None: nothing is deferred."""
+    """The search tool; None if nothing is deferred."""
 
 
 class ModelTools:
@@ -110,7 +110,7 @@ class ModelTools:
         """Names, in the order in which they were loaded."""
 
     def offers(self) -> tuple[ToolOffer, ...]:
-        """What the next request carries."""
+        """Returns the tools of the next request."""
         selection = self.select()
         if selection.search is None:
             offered = self._orchestrator.catalog.offered(Caller.LLM)
@@ -119,7 +119,9 @@ class ModelTools:
         return tuple(self._offer(tool) for tool in sent if self._is_sound(tool))
 
     def schema_of(self, name: str) -> Mapping[str, Any]:
-        """Of whatever a call by that name would reach, deferred or spelt otherwise; {}: it would reach nothing."""
+        """Returns the schema of the tool that a call by that name would reach, also a deferred or misspelt one; {} if
+        there is none.
+        """
         try:
             tool = self._orchestrator.catalog.resolve(name, Caller.LLM)
         except ToolNotFound:
@@ -127,13 +129,15 @@ class ModelTools:
         return tool.input_schema if self._is_sound(tool) else {}
 
     def mark_called(self, outcomes: Iterable[Outcome]) -> None:
-        """What a model calls is loaded: it goes on with it, and one that guessed the arguments needs the schema."""
+        """Loads the tools that a model called: it will use them again, and needs the schema if it guessed the
+        arguments.
+        """
         waiting = self.select().may_wait
         names = dict.fromkeys(each.tool for each in outcomes if each.status is not Status.TOOL_NOT_FOUND)
         self._load([waiting[name] for name in names if name in waiting])
 
     def restore(self, names: Iterable[str]) -> None:
-        """Of an earlier run of this session; they are on record already."""
+        """Sets the loaded tools of an earlier run of this session, which are already recorded."""
         self.loaded = tuple(names)
 
     def select(self) -> _Selection:
@@ -221,7 +225,7 @@ class ModelTools:
 
 
 def loaded_tools(records: Iterable[Mapping[str, Any]], worker_id: str) -> tuple[str, ...]:
-    """What a journal says this worker had loaded last."""
+    """Returns the tools that this worker had loaded last, from a journal."""
     names: tuple[str, ...] = ()
     for record in join_records(records):
         if record.get("type") == TOOLS_LOADED and record.get("workerId") == worker_id:
@@ -255,7 +259,7 @@ _MAX_NAMED: Final = 20
 _CALL_FIRST: Final = """\
 Begin with a call: read all that the task is about before you say anything of it or change it. Send calls alone, without
 words beside them; the results come next. Go on with calls until the task is done. What no call has done is not done."""
-"""Small models tell what they would do, and that they did it."""
+"""For small models, which tend to announce what they would do, or claim that they did it."""
 _MAKING_TOOLS: Final = """\
 ## Tools of the person's own
 Steps that come a third time can become a tool that stays: propose it, and when the person agrees, create_custom_tool
@@ -280,11 +284,11 @@ class PromptState:
     zones: tuple[ZoneState, ...] = ()
     default_zone: str = ""
     walls: Level | None = None
-    """None: not tried yet."""
+    """None if not tested yet."""
     exits: tuple[str, ...] = ()
-    """What is open in the walls (`Walls.exit_lines`)."""
+    """Openings in the walls (`Walls.exit_lines`)."""
     tools: frozenset[str] = frozenset()
-    """Names of the tools there are."""
+    """Names of the available tools."""
     blocked: tuple[str, ...] = ()
     """Tools that policy refuses whatever their arguments."""
     output_schema: Mapping[str, Any] | None = field(default=None)
@@ -313,7 +317,7 @@ class PromptState:
 
 
 def _is_blocked(tool: Tool, blocks: ApprovalBlocks) -> bool:
-    """By what the program and the worker's file say; rules look at arguments and are not asked."""
+    """Whether the program or the worker's file blocks the tool; rules depend on arguments and are not evaluated."""
     if any(said.verdict is Verdict.BLOCKED for said in blocks.named(tool.name)):
         return True
     return not decides_for_itself(tool) and configured_base(tool.name, blocks).verdict is Verdict.BLOCKED
@@ -380,7 +384,7 @@ _MAX_SHOWN: Final = 8_000
 @dataclass(frozen=True, slots=True)
 class AnswerProblem:
     path: str
-    """`$.items[0]`."""
+    """The place of the problem, e.g. `$.items[0]`."""
     message: str
     schema: Mapping[str, Any]
 
@@ -389,7 +393,7 @@ class AnswerProblem:
 
 
 def check_answer(text: str, schema: Mapping[str, Any]) -> AnswerProblem | None:
-    """None: the text is JSON (a code fence around it is looked through) that fits the schema."""
+    """Checks that the text is JSON (also inside a code fence) that fits the schema. Returns None if it does."""
     try:
         value = json.loads(answer_json(text), parse_constant=_refuse_constant)
     except RecursionError:
@@ -406,7 +410,7 @@ def answer_json(text: str) -> str:
 
 
 def repair_request(problem: AnswerProblem) -> str:
-    """What the model is told, once."""
+    """Returns the message that asks the model once to correct its answer."""
     wanted = compact_json(dict(problem.schema))
     schema = f"\nThe schema: {wanted}" if len(wanted) <= _MAX_SHOWN else ""
     return (
@@ -416,7 +420,7 @@ def repair_request(problem: AnswerProblem) -> str:
 
 
 def answer_instructions(schema: Mapping[str, Any]) -> str:
-    """For the system prompt of a worker with `output_schema`."""
+    """Returns the part of the system prompt for a worker with `output_schema`."""
     return (
         "Your final answer must be one JSON value that fits this schema, and nothing else: "
         f"{compact_json(dict(schema))}"
@@ -466,16 +470,18 @@ with a random mark."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionFile:
     name: str
-    """As people see it from the program's directory: `AGENTS.md`, `../AGENTS.md`."""
+    """The path relative to the program's directory: `AGENTS.md`, `../AGENTS.md`."""
     text: str
     cut: bool = False
 
 
 class ProjectInstructions:
-    """What the files say now. `refresh` looks again; between two looks the block stays the same, byte by byte."""
+    """The texts of the instruction files. `refresh` reads them again; in between the block stays the same, byte by
+    byte.
+    """
 
     def __init__(self, root: Path, clean: Callable[[str], str] = str) -> None:
-        """`clean` takes known secrets out."""
+        """`clean` removes known secrets."""
         self._root = root
         self._clean = clean
         self.files: tuple[InstructionFile, ...] = ()
@@ -545,7 +551,9 @@ def read_instruction_files(root: Path) -> tuple[InstructionFile, ...]:
 
 
 def _directories(root: Path) -> Iterator[Path]:
-    """From the program's directory upward to the root of its repository; that directory alone where there is none."""
+    """Yields the directories from the program's upward to the root of its repository; only the first if there is no
+    repository.
+    """
     here = Path(os.path.realpath(root))
     above = [here, *here.parents][:_MAX_DIRECTORIES]
     repository = next((at for at, each in enumerate(above) if os.path.lexists(each / ".git")), 0)
@@ -573,8 +581,9 @@ def _read_one(directory: Path, top: Path) -> tuple[str, bytes] | None:
 
 
 def _read_below(top: Path, path: Path) -> bytes | None:
-    """None: there is no such file, or it is none that counts. A link is followed to where it leads, once, and what
-    stands there is opened from `top` without following any other."""
+    """Reads a file; None if it is missing or does not count. A link is followed once, and its target is opened from
+    `top` without following any other link.
+    """
     if not os.path.lexists(path):
         return None
     if path.is_symlink():

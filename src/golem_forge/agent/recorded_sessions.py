@@ -54,16 +54,16 @@ FORMATS: Final = ("markdown", "json")
 SUFFIXES: Final = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
 MEDIA_TYPES: Final = {"markdown": "text/markdown", "json": "application/json"}
 _MAX_SHOWN: Final = 4_000
-"""So many characters of a tool's arguments and of its result stand in Markdown; JSON has all."""
+"""Maximum characters of a tool's arguments and of its result in Markdown; JSON has all."""
 _FENCES: Final = regex(r"`{3,}")
 _TEXT_KEYS: Final = ("content", "text", "output", "stdout")
-"""Where a result keeps its text, by its kind."""
+"""Keys that hold the text of a result, depending on its kind."""
 
 Clean = Callable[[str], str]
 
 
 def format_of(name: str) -> str:
-    """By the suffix of a file's name: `json` for .json, else `markdown`."""
+    """Returns the format by the suffix of a file's name: `json` for .json, else `markdown`."""
     dot = name.rfind(".")
     return SUFFIXES.get(name[dot:].lower(), "markdown") if dot >= 0 else "markdown"
 
@@ -204,7 +204,7 @@ _GAPS: Final = _GAP * (len(TABLE_HEAD) - 1)
 _COST: Final = TABLE_HEAD.index("COST")
 _NONE: Final = "-"
 _NARROWEST: Final = {4: 6, 5: 10, 7: 9, 8: 12}
-"""By column: what may be cut so that a row fits, and how far."""
+"""Column → the width to which it may be cut so that a row fits."""
 _CUT_AT_START: Final = frozenset({5, 7})
 """Models and directories: their ends tell one from another."""
 
@@ -222,7 +222,7 @@ def session_state(home: Path, session: SessionSummary) -> str:
 
 
 def session_titles(home: Path) -> dict[str, str]:
-    """By id: the titles that a person gave. A file that cannot be read gives none."""
+    """Returns the titles that people gave, by session id. An unreadable file gives none."""
     given = {}
     for path in sessions_dir(home).glob(f"*{_TITLE_SUFFIX}"):
         try:
@@ -295,7 +295,7 @@ def session_table(rows: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 
 def _last(started: str, last: str) -> str:
-    """The time alone where it is of the same day."""
+    """Returns the last time; without its date if it is the same day."""
     return last[_DAY + 1 :] if started[:_DAY] == last[:_DAY] else last[_DAY - 5 :]
 
 
@@ -330,7 +330,7 @@ def replay_thoughts(session: Any, *, home: ForgeHome | Path | str | None = None)
 
 
 def _journal_of(session: Any, home: ForgeHome | Path | str | None) -> Path:
-    """TypeError for what names no session."""
+    """Returns the path of a session's journal. Raises TypeError for anything that names no session."""
     if (book := getattr(session, "journal", None)) is not None:
         book.flush()
         session = book.path

@@ -71,14 +71,14 @@ class NothingToResume(ForgeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTurn:
-    """A turn that is not answered yet."""
+    """A turn without an answer yet."""
 
     response: AssistantMessage | None = None
-    """What the model said last, where its calls are not all done or it is the answer; None: the model is next."""
+    """The model's last response, if its calls are not all done or it is the answer; None if the model is next."""
     known: Mapping[str, CallResult] = field(default_factory=dict)
     """Call id → what became of it; the others of `response` are still to be made."""
     note: str = ""
-    """What the model is told with the results of these calls."""
+    """A text for the model with the results of these calls."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,19 +95,19 @@ class Resumed:
     loaded: tuple[str, ...]
     """Names of the deferred tools that the root worker had loaded."""
     usage: Meter
-    """What all requests of the session took so far."""
+    """The usage of all requests of the session so far."""
     calls: int
     """How many calls its models made."""
     call_ids: frozenset[str]
-    """Of every call on record, of all workers."""
+    """The ids of all recorded calls of all workers."""
     turns: int
-    """How many messages of the person there were."""
+    """How many messages the person sent."""
     interrupted: tuple[CallRecord, ...]
     """Calls that the crash had left open, now closed."""
     changed: tuple[str, ...]
     """Worker files that are not what they were; they are used in their new form."""
     open_turn: OpenTurn | None = None
-    """Of a session that goes on by itself; None: nothing was said yet, or a person says what comes next."""
+    """The turn to continue in a session that goes on by itself; None if nothing was said yet or the person is next."""
 
     @property
     def seq(self) -> int:
@@ -119,7 +119,7 @@ class Resumed:
 
     @property
     def worker_reference(self) -> Path | str:
-        """Its file, or the name of one that has none."""
+        """The worker's file, or its name if it has none."""
         worker = self.facts.worker or self.facts.name
         return Path(worker) if worker.startswith("/") else worker
 
@@ -133,7 +133,7 @@ class Resumed:
 
     @property
     def warning(self) -> str:
-        """Empty if the files are what they were."""
+        """A warning about changed files; empty if there are none."""
         if not self.changed:
             return ""
         return f"changed since this session ran, used in their new form: {', '.join(self.changed)}"
@@ -221,8 +221,9 @@ def resume(
 
 
 class _RecordedPast:
-    """What a session goes on with, from its records one by one. Holds what still counts, however long the past is: the
-    history as it stands, and of calls their ids and those whose results no history has."""
+    """Collects the state of a session from its records, one by one. Its size does not grow with the length of the past:
+    it holds the present history, the ids of calls, and results that no history has.
+    """
 
     def __init__(self) -> None:
         self.facts: RunFacts | None = None
@@ -323,7 +324,7 @@ class _RecordedPast:
         return History.recorded(journal, self.facts.worker_id, self._messages)
 
     def open_calls(self, turn: OpenTurn | None) -> list[str]:
-        """Those on record that are made once more: they are counted when they are."""
+        """Returns the recorded calls that are made again; they are counted then."""
         calls = turn.response.calls if turn is not None and turn.response is not None else ()
         return [call.id for call in calls if call.id in self.by_model and turn and call.id not in turn.known]
 
@@ -354,7 +355,7 @@ def _open_turn(
 
 
 def _whole_history(history: History, record_of: Callable[[str], CallRecord | None]) -> tuple[Message, ...]:
-    """What had to be put in is recorded, so that resuming twice finds the same."""
+    """Adds missing results to the history and records them, so that a second resume finds the same."""
     whole = complete_results(history.messages, lambda call: _recorded_result(call, record_of(call.id)), SESSION_STOPPED)
     have = len(history.messages)
     if whole[:have] == history.messages:
@@ -379,7 +380,9 @@ def _recorded_result(call: RequestedCall, record: CallRecord | None) -> CallResu
 
 
 def _record_text(record: CallRecord) -> str:
-    """As the loop would have written it; what a tool said is fenced, because others may have written it."""
+    """Returns the result text as the loop would have written it; a tool's text is fenced, because others may have
+    written it.
+    """
     value = semantic_value(record.value)
     said = text_of(value) if value is not None else str(record.value or "")
     if len(said) > _LONGEST_RESULT:

@@ -60,7 +60,7 @@ _SYSTEM: Final = (
 
 
 def make_reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
-    """None: the person has named nobody."""
+    """Returns the configured reviewer, or None."""
     settings, four_eyes = program.approval.reviewer, program.approval.four_eyes
     if settings is None:
         return None
@@ -103,7 +103,7 @@ class ReviewingModel:
 
 
 def _words(done: Completed, sent: int) -> str:
-    """What the model said; `unsure` where it did not say it to the end, or was not given the whole request."""
+    """Returns the model's answer; `unsure` if it was cut off or the model did not get the whole request."""
     if done.finish is not Finish.STOP:
         return "unsure: its answer was cut off"
     if done.message.calls:

@@ -62,7 +62,7 @@ from golem_forge.tools.factory import GivenTool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeOptions:
-    """What was asked for. None and empty mean: as the program and the environment say."""
+    """The requested options. None and empty mean the settings of the program and the environment."""
 
     home: ForgeHome
     signal: InterruptSignal
@@ -78,16 +78,17 @@ class RuntimeOptions:
     tools: Sequence[GivenTool] = ()
     journal: bool | SessionJournals = True
     needs_model: bool = True
-    """False: without a model it starts all the same, and tools can be called by hand; one that is named is opened
-    while the person types."""
+    """False lets it start without a model, so that tools can be called by hand; a named model is opened while the
+    person types.
+    """
     expects_ui: bool = False
     """A UI that answers may attach later: what asks is not denied by the mode, but as long as nobody is there."""
     depth: int = 0
-    """Of this worker, where it is started below another one."""
+    """The depth of this worker if it is started below another one."""
 
     @property
     def given_model(self) -> Model | None:
-        """One that was made in Python."""
+        """Returns the model if it was made in Python."""
         return None if self.model is None or isinstance(self.model, str) else self.model
 
     @property
@@ -106,15 +107,15 @@ class StartedSession:
     run: WorkerRun
     resumed: Resumed | None
     notices: list[str] = field(default_factory=list)
-    """What the person should know, one text each."""
+    """Warnings for the person."""
     remarks: list[str] = field(default_factory=list)
-    """The same, for what is no warning."""
+    """Texts for the person that are no warnings."""
     hooks: TurnHooks | None = None
-    """None: the session has no hooks."""
+    """None if the session has no hooks."""
 
 
 class StartInterrupted(ForgeError):
-    """By a person at the card that asks for trust, or while a module was imported. Nothing ran, nothing is left."""
+    """Raised if a person interrupted the trust card or the import of a module. Nothing ran, nothing is left."""
 
     def __init__(self, reason: str) -> None:
         terminated = reason == "terminated"
@@ -229,7 +230,7 @@ async def _start_root(
 
 
 def _mode_remarks(plan: SessionPlan) -> list[str]:
-    """Where the mode is the person's own answer from an earlier session: they need not remember it."""
+    """Returns a remark if the mode is the person's answer from an earlier session, which they may have forgotten."""
     kept_in, _, id = plan.mode.origin.rpartition(": ")
     if plan.mode.value is not ApprovalMode.CONTAINED or kept_in != plan.home.shown(plan.home.remembered):
         return []
@@ -324,7 +325,7 @@ async def run_turn(
 
 
 async def continue_turn(session: StartedSession, signal: InterruptSignal, turn: OpenTurn) -> RunResult:
-    """The same for a turn that another process began."""
+    """Continues a turn that another process began."""
     run = session.run
     try:
         loop = await unless_interrupted(signal, session.workers.wait_for_model(run))
@@ -375,7 +376,9 @@ def receive_attachment(session: StartedSession, name: str, data: bytes) -> Recei
 
 
 def _check_input(session: StartedSession, text: str, attachments: Sequence[AttachmentInput]) -> tuple[Attachment, ...]:
-    """Before any request: ConfigError for an input or a file that this worker does not take."""
+    """Checks the input before any request. Raises ConfigError for an input or a file that this worker
+    does not accept.
+    """
     worker, loop, store = session.run.worker, session.run.loop, session.workers.attachments
     if not text.strip() and not worker.allow_empty_input:
         raise ConfigError(EMPTY_INPUT)

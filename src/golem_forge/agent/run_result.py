@@ -41,9 +41,9 @@ class RunResult:
     partial: str = ""
     """The text so far of a run that did not come to its answer."""
     error: str = ""
-    """What went wrong and what to do next; empty when nothing did."""
+    """What went wrong and what to do next; empty if nothing did."""
     warning: str = ""
-    """What is odd about an answer that came (it is empty), and what to do next."""
+    """A problem of an answer that came (for example that it is empty), and what to do next."""
     usage: TokenUsage = field(default_factory=TokenUsage)
     cost: float | None = None
     """USD; None where the price of a model is not known."""

@@ -136,7 +136,7 @@ def is_answered(home: ForgeHome, root: Path) -> bool:
 
 _MOST_REWOUND: Final = 200
 _GO: Final = regex(r"\s*go[.!]?\s*", re.IGNORECASE)
-"""What a person says in plan mode to start the work."""
+"""The message by which a person starts the work in plan mode."""
 OnEvent = Callable[[Event], object]
 NO_QUESTIONS: Final = (
     "approval_mode={mode!r} needs somebody to ask, and {name} asks nothing: it only writes lines, because there is no "
@@ -252,7 +252,9 @@ class WorkerRuntime:
         self._forget.append(self.bus.on("interrupt", self._on_interrupt))
 
     async def _start(self, asked: RuntimeOptions) -> StartedSession:
-        """Kept at once: the result of a coroutine that is cancelled as it ends is lost."""
+        """Starts the session and stores it here, because the result of a coroutine that is cancelled at its end is
+        lost.
+        """
         self._started = await start_session(asked, self._session_bus, self.ui)
         return self._started
 
@@ -267,7 +269,7 @@ class WorkerRuntime:
         return self.bus.session_id if self.bus.session_id and not self.bus.served else new_id()
 
     async def _open_adapter(self) -> tuple[RuntimeOptions, str]:
-        """How it starts with this UI, and what its author should know."""
+        """Initializes the UI. Returns the options with it, and a notice for its author."""
         asked, adapter = self._asked, self._adapter
         if adapter is None:
             return asked, ""
@@ -377,7 +379,7 @@ class WorkerRuntime:
 
     @property
     def notices(self) -> list[str]:
-        """What the person should know at the start."""
+        """Warnings for the person at the start."""
         return self._ready.notices
 
     @property
@@ -386,7 +388,7 @@ class WorkerRuntime:
 
     @property
     def id(self) -> str:
-        """Of the root worker's run."""
+        """The id of the root worker's run."""
         return self._active.scope.id
 
     @property
@@ -415,7 +417,7 @@ class WorkerRuntime:
 
     @property
     def meter(self) -> Meter:
-        """Of the whole session."""
+        """The meter of the whole session."""
         return self._ready.workers.meter
 
     @property
@@ -430,7 +432,7 @@ class WorkerRuntime:
 
     @property
     def skills_summary(self) -> str:
-        """How many skills are offered, and what is wrong with the others; empty: there is none."""
+        """Number of offered skills, and the problems of the others; empty if there are none."""
         skills = self._active.skills
         return skills.found.summary if skills is not None else ""
 
@@ -462,17 +464,17 @@ class WorkerRuntime:
 
     @property
     def user_tools(self) -> UserTools | None:
-        """What the root worker sees of the person's own tools; None: its file has no such block."""
+        """The root worker's view of the user tools; None if its file has no such block."""
         return self._active.user_tools
 
     @property
     def servers(self) -> SessionServers | None:
-        """None: the root worker's file names no MCP server."""
+        """None if the root worker's file names no MCP server."""
         return self._active.servers
 
     @property
     def budget(self) -> Budget:
-        """Of the whole session."""
+        """The budget of the whole session."""
         return self._ready.workers.budget
 
     @property
@@ -481,7 +483,7 @@ class WorkerRuntime:
 
     @property
     def is_ready(self) -> bool:
-        """Between `initialize` and `aclose`."""
+        """Whether `initialize` was called and `aclose` was not."""
         return self._started is not None
 
     @property
@@ -498,11 +500,13 @@ class WorkerRuntime:
 
     @property
     def generation(self) -> GenerationSettings:
-        """How the model answers."""
+        """The model's generation settings."""
         return self._active.generation
 
     def switch_model(self, name: str, generation: GenerationSettings | None = None) -> None:
-        """From the next request on. `generation`: None leaves it. Raises ConfigError or ModelError."""
+        """Changes the model from the next request on. `generation`: None leaves it. Raises ConfigError
+        or ModelError.
+        """
         self._ready.workers.switch_model(self._active, name, generation)
 
     async def refresh(self) -> None:
@@ -513,11 +517,13 @@ class WorkerRuntime:
             raise ForgeError("Interrupted before it started.", status=Status.INTERRUPTED) from None
 
     def look_at_tools(self) -> None:
-        """What a person just agreed to, switched off or took back about their tools and servers counts from now on."""
+        """Applies what a person just approved, switched off or revoked about their tools and servers."""
         self._ready.workers.refresh_local(self._active)
 
     def switch_approval(self, mode: ApprovalMode, by: str) -> None:
-        """Of this session, from the next call on; told to whoever watches. `by`: who says so. Raises ForgeError."""
+        """Changes the approval mode from the next call on and emits an event. `by`: who changed it.
+        Raises ForgeError.
+        """
         controller, before = self.controller, self.controller.mode
         if mode is ApprovalMode.CONTAINED and self.program.approval.four_eyes is not None:
             raise ForgeError("With approval.four_eyes people answer: contained cannot be chosen here.")
@@ -545,7 +551,7 @@ class WorkerRuntime:
             self.switch_approval(ApprovalMode.AUTO_DENY, by)
 
     async def ask_directory_mode(self) -> None:
-        """Once a directory, at its first session: see `ask_directory_mode`."""
+        """Asks for the mode once per directory, at its first session: see `ask_directory_mode`."""
         if self.uses_directory_mode and self._asked.approval is None and self._ready.resumed is None:
             await ask_directory_mode(self)
 
@@ -569,7 +575,7 @@ class WorkerRuntime:
     # ---- what was changed
 
     def changes(self) -> tuple[ChangeSet, ...]:
-        """What calls of this session changed in the zones, oldest first."""
+        """Returns what calls of this session changed in the zones, oldest first."""
         return read_changes(self.home.path, self.session_id)
 
     async def undo(
@@ -611,7 +617,7 @@ class WorkerRuntime:
         return run.scope.orchestrator.sandbox if run is not None else None
 
     def interrupt(self, reason: str = "interrupted", worker_id: str = "") -> None:
-        """The whole tree, or one branch of it."""
+        """Interrupts all workers, or one branch."""
         if not worker_id or worker_id == self._active.scope.id:
             self.signal.interrupt(reason)
         elif (run := self._ready.workers.runs.get(worker_id)) is not None:
@@ -664,7 +670,7 @@ def _bus_of(adapter: Any, given: EventBus | None) -> EventBus | None:
 
 
 async def _done(result: Any) -> None:
-    """A UI's method may be a plain function too."""
+    """Awaits the result if it is awaitable: a UI's method may be a plain function."""
     if inspect.isawaitable(result):
         await result
 

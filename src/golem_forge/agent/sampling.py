@@ -99,7 +99,7 @@ async def _ask_to_sample(scope: WorkerScope, model: str, request: SamplingReques
 
 
 def _edit_problems(args: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with an edited request, by member."""
+    """Returns the problems of an edited request, by member."""
     found: dict[str, str] = {}
     messages = args.get("messages")
     if not isinstance(messages, list) or not all(map(_is_message, messages)) or not messages:
@@ -159,10 +159,10 @@ _SHOWN_AS: Final = {"debug": "info", "info": "info", "notice": "info", "warning"
 
 
 class PersonPartner:
-    """`toolsets.client.Partner` of one worker."""
+    """The `toolsets.client.Partner` of one worker."""
 
     def __init__(self, scope: WorkerScope, sampler: Sampler | None = None) -> None:
-        """`sampler`: None: the worker has no model."""
+        """`sampler` is None if the worker has no model."""
         self._scope = scope
         self._sampler = sampler
 
@@ -209,4 +209,4 @@ class PersonPartner:
         self._scope.emit("status", {"type": _SHOWN_AS.get(level, "error"), "message": message})
 
     def resource_updated(self, uri: str, ctx: ToolContext) -> None:
-        """Nobody is subscribed."""
+        """Does nothing: nobody is subscribed."""

@@ -88,14 +88,16 @@ class Session:
     state: SessionState
     scope: WorkerScope
     notices: tuple[str, ...] = ()
-    """What the person should know at the start, one text each."""
+    """Warnings for the person at the start."""
     user_tools: UserTools | None = None
     servers: SessionServers | None = None
     """The MCP servers; None: none were configured when it was opened."""
 
     @property
     def notices_for_one_command(self) -> tuple[str, ...]:
-        """Without which tools wait to be activated: news in a conversation, noise before every single call."""
+        """Returns the notices without those about tools that wait to be activated, which would be noise before every
+        single call.
+        """
         waiting = self.user_tools.announcements if self.user_tools is not None else ()
         return tuple(notice for notice in self.notices if notice not in waiting)
 
@@ -114,7 +116,7 @@ class Session:
         return await self.path.batch(calls, **how)
 
     def changes(self) -> tuple[ChangeSet, ...]:
-        """What calls of this session changed in the zones, oldest first."""
+        """Returns what calls of this session changed in the zones, oldest first."""
         return read_changes(self.state.home.path, self.id)
 
     async def undo(
@@ -158,7 +160,7 @@ class Session:
         self.state.interrupt(reason)
 
     def reset(self) -> None:
-        """After `interrupt`: the next call is a normal one."""
+        """Clears an `interrupt`, so that the next call runs."""
         self.state.signal.reset()
 
     @property
@@ -199,7 +201,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Without waiting; processes that still run are ended when this process ends. Prefer `aclose`."""
+        """Closes without waiting; processes that still run are ended with this process. Prefer `aclose`."""
         self.scope.close()
         self.state.close()
 
@@ -365,7 +367,9 @@ async def entry_session(
     approval: str | None = None,
     approval_callback: ApprovalCallback | None = None,
 ) -> AsyncIterator[Session]:
-    """Without a callback nobody is asked: it is `auto_deny`. `worker`: another one than the program's entry."""
+    """Opens a session with the program's entry worker, or `worker`. Without a callback nobody is asked: the mode is
+    `auto_deny`.
+    """
     options = SessionOptions(approval=approval, approval_callback=approval_callback)
     plan = plan_call(directory, options.request, worker)
     if plan.roster is None:
@@ -444,7 +448,9 @@ class ToolRouter:
     def tool_definitions(
         self, shape: DefinitionFormat | str = DefinitionFormat.MCP, caller: Caller | str = Caller.LLM
     ) -> builtins.list[dict[str, Any]]:
-        """What this caller is offered: `name`, `description` and schema as MCP, `anthropic` or `openai` spell them."""
+        """Returns the tools offered to this caller: `name`, `description` and schema in the format of MCP, `anthropic`
+        or `openai`.
+        """
         return builtins.list(self.catalog.definitions(shape, Caller(caller)))
 
     def register(self, tool: Tool | Callable[..., Any] | Mapping[str, Any]) -> None:

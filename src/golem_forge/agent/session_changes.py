@@ -27,7 +27,7 @@ _SHORTEST_PREFIX: Final = 2
 
 
 def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
-    """Oldest first."""
+    """Returns the change sets of a session, oldest first."""
     return SessionChangeLog(home, session).read()
 
 
@@ -48,15 +48,15 @@ def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSelection:
-    """What a person named: a turn, a call or paths; nothing of it: everything."""
+    """A person's selection: a turn, a call or paths; empty means everything."""
 
     turn: int | None = None
     call: str = ""
-    """The whole id."""
+    """The complete id."""
     paths: tuple[str, ...] = ()
 
     def of(self, sets: Iterable[ChangeSet]) -> tuple[ChangeSet, ...]:
-        """Of paths only the changes there; a directory stands for all below it."""
+        """Returns the selected change sets, with only the selected paths; a directory includes everything below it."""
         found = []
         for each in sets:
             if (self.turn is not None and each.turn != self.turn) or (self.call and each.call != self.call):
@@ -73,15 +73,16 @@ class ChangeSelection:
         return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in self.paths)
 
     def arguments(self) -> dict[str, Any]:
-        """As the tool `undo_changes` takes them."""
+        """Returns the arguments for the tool `undo_changes`."""
         given: dict[str, Any] = {"turn": self.turn} if self.turn is not None else {}
         given |= {"call": self.call} if self.call else {}
         return given | ({"paths": list(self.paths)} if self.paths else {})
 
 
 def select_changes(sets: Sequence[ChangeSet], words: Sequence[str]) -> ChangeSelection:
-    """Of typed words: a number is a turn, the beginning of a call's id that call, all else paths. ForgeError where
-    there is no such thing."""
+    """Reads typed words: a number is a turn, the beginning of a call's id that call, anything else paths. Raises
+    ForgeError if there is no such change.
+    """
     if not words:
         return ChangeSelection()
     if len(words) == 1:
@@ -106,7 +107,7 @@ def select_turn(sets: Sequence[ChangeSet], turn: int) -> ChangeSelection:
 
 
 def select_call(sets: Sequence[ChangeSet], call: str) -> ChangeSelection:
-    """By its id or the beginning of it."""
+    """Selects a call by its id or the beginning of it. Raises ForgeError."""
     found = dict.fromkeys(each.call for each in sets if each.call.startswith(call))
     if call not in found and len(found) != 1:
         many = f"'{one_line(call)}' is the beginning of {len(found)} calls; give more of it"
@@ -142,8 +143,9 @@ def _is_at(path: str, place: str) -> bool:
 
 
 def changes_text(sets: Sequence[ChangeSet], *, diffs: Path | None = None, every: Sequence[ChangeSet] = ()) -> str:
-    """By turn and call, one line a path; with `diffs`, the home, what changed in each. `every`: all of the session, to
-    know what was undone."""
+    """Formats changes by turn and call, one line a path; with `diffs`, the home, also the diffs. `every`: all changes
+    of the session, to mark what was undone.
+    """
     undone = taken_back(every or sets)
     lines: list[str] = []
     turns: dict[int, list[ChangeSet]] = {}
@@ -180,7 +182,7 @@ def _call_lines(made: ChangeSet, undone: str, diffs: Path | None) -> list[str]:
 
 
 def change_counts(change: PathChange) -> str:
-    """`+12 −3`, `+12`; empty where nobody counted."""
+    """Returns `+12 −3` or `+12`; empty if lines were not counted."""
     if change.added is None:
         return ""
     sides = ((change.added, "+"), (change.removed or 0, "−"))
@@ -194,7 +196,7 @@ def _remark(change: PathChange) -> str:
 
 
 def change_json(made: ChangeSet, undone: Mapping[str, str], *, diffs: Path | None = None) -> dict[str, Any]:
-    """For programs; `diffs`: the home, for the diff of each path too."""
+    """Returns a change set as JSON; `diffs`: the home, to include the diff of each path."""
     return {
         "turn": made.turn,
         "call": made.call,

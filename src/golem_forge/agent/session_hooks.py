@@ -52,7 +52,7 @@ _MOST_MESSAGE: Final = 16_000
 
 
 def prepare_hooks(program: Program, trust: TrustStore, home: ForgeHome, *, dry: bool = False) -> HookSet | None:
-    """None: there are none. `dry`: nothing is written, and none of them can run."""
+    """Returns the hooks of a program; None if there are none. `dry`: nothing is written, and none of them can run."""
     if not program.hooks:
         return None
     return HookSet(tuple(_ready(each, program, trust, home, dry=dry) for each in program.hooks))
@@ -74,7 +74,7 @@ def _ready(hook: Hook, program: Program, trust: TrustStore, home: ForgeHome, *, 
 
 
 class TurnHooks:
-    """Those of one session's root worker."""
+    """Runs the hooks around the turns of a session's root worker."""
 
     def __init__(self, scope: WorkerScope, *, resumed: bool) -> None:
         self._scope = scope
@@ -84,7 +84,7 @@ class TurnHooks:
         self._last: RunResult | None = None
 
     async def begin_turn(self, message: str) -> str:
-        """Why the turn is denied; empty: it is not."""
+        """Runs the hooks before a turn. Returns why the turn is denied; empty if it is not."""
         self._rounds.clear()
         facts: dict[str, Any] = {"message": self._clean(message)}
         if not self._began:
@@ -105,7 +105,7 @@ class TurnHooks:
         return ""
 
     async def end_turn(self, result: RunResult) -> str:
-        """What the model has to answer before the turn is over; empty: it is."""
+        """Runs the hooks after a turn. Returns what the model has to answer first; empty if the turn is over."""
         self._last = result
         told: list[str] = []
         state = self._scope.state
@@ -173,7 +173,9 @@ class TurnHooks:
 
 
 def _changed_paths(made: Iterable[ChangeSet]) -> list[str]:
-    """Of files that are still there as far as the change sets know, in the order of their first change."""
+    """Returns the changed files that still exist, as far as the change sets tell, in the order of their
+    first change.
+    """
     last = {one.path: one for each in made for one in each.changes if one.is_file}
     return [path for path, one in last.items() if one.after.kind is not PathKind.ABSENT]
 

@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     from golem_forge.agent.files.roster import Roster
 
 _ASKS: Final = frozenset({ApprovalMode.INTERACTIVE, ApprovalMode.STRICT, ApprovalMode.CONTAINED})
-"""Of these, `contained` holds without anybody to ask where it was asked for in so many words: it denies the rest."""
+"""Modes that need somebody to ask. `contained` also works without if it was requested explicitly: it then denies the
+rest.
+"""
 _MCP: Final = "mcp"
 
 
@@ -57,7 +59,7 @@ class WorkerPlan:
     native: Mapping[str, Any] | None
     """Native toolset → its keys. None: every native tool as it is, for a call that no worker file speaks about."""
     approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
-    """By tool, what blocks that came from Python say; those of a file are held against its tools (`approval_of`)."""
+    """Approval blocks that came from Python, by tool; those of a file are checked with its tools (`approval_of`)."""
 
     @property
     def has_modules(self) -> bool:
@@ -85,7 +87,7 @@ class SessionPlan:
     mode: Setting[ApprovalMode]
     root: WorkerPlan
     roster: Roster | None = None
-    """None: the built-in worker by itself; no worker file was read."""
+    """None for the built-in worker alone; no worker file was read."""
     overrides: Sequence[str] = ()
 
     @property
@@ -99,7 +101,7 @@ class SessionPlan:
 
     @property
     def notices(self) -> list[str]:
-        """What the person should know of the files: what is not used, and what a worker's file lacks."""
+        """Warnings about the files: what is not used, and what a worker's file lacks."""
         if self.roster is None:
             return [self.program.notice] if self.program.notice else []
         unused = self.program.notice_with(self.roster.unused)
@@ -108,14 +110,16 @@ class SessionPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """How a session is asked for, beside where. None and empty mean: as the program and the environment say."""
+    """The requested options of a session, beside its directory. None and empty mean the settings of the program and the
+    environment.
+    """
 
     home: ForgeHome | Path | str | None = None
     approval: ApprovalMode | str | None = None
     answers: bool = False
     """Whether somebody can be asked; else what would ask is denied."""
     overrides: Sequence[str] = ()
-    """`--set` words, `approval.mode=strict`."""
+    """Words of `--set`, e.g. `approval.mode=strict`."""
     remembers: bool = False
     """Whether the mode counts that the person chose for this directory: in sessions that they talk to."""
 
@@ -123,12 +127,16 @@ class SessionRequest:
 def plan_session(
     directory: Path | str, wanted: SessionRequest, worker: Worker | Path | str | None = None
 ) -> SessionPlan:
-    """As `forge run`: the named worker, else the program's entry, else the built-in one with its own toolsets."""
+    """Plans a session as `forge run` does: the named worker, else the program's entry, else the built-in one with its
+    own toolsets.
+    """
     return _with_roster(_plan_built_in(directory, wanted), worker)
 
 
 def plan_call(directory: Path | str, wanted: SessionRequest, worker: Path | str | None = None) -> SessionPlan:
-    """As `forge call`: the named worker, else the program's entry, else the built-in one with every native tool."""
+    """Plans a session as `forge call` does: the named worker, else the program's entry, else the built-in one with
+    every native tool.
+    """
     plan = _plan_built_in(directory, wanted)
     return plan if worker is None and not has_entry(plan.program) else _with_roster(plan, worker)
 
@@ -147,7 +155,7 @@ def plan_embedded(
 
 
 def replan(plan: SessionPlan, directory: Path | str, wanted: SessionRequest, worker: Any) -> SessionPlan:
-    """After a person trusted the program: the same, from its files as they are now."""
+    """Plans again from the present files, after a person trusted the program."""
     return _with_roster(_plan_built_in(directory, replace(wanted, home=plan.home), plan.trust), worker)
 
 
@@ -197,7 +205,7 @@ def home_of(given: ForgeHome | Path | str | None) -> ForgeHome:
 
 
 def read_program(directory: Path | str, home: ForgeHome, trust: TrustStore, overrides: Sequence[str] = ()) -> Program:
-    """From here on this process finds no module or program in the program's zones, wherever it was started."""
+    """Reads a program. From then on this process loads no module or program from its zones, wherever it was started."""
     if not os.path.isdir(directory):
         raise ConfigError(f"no such directory: {escape_control_chars(os.path.abspath(directory))}")
     if not os.access(directory, os.R_OK | os.X_OK):
@@ -215,8 +223,9 @@ def effective_mode(
     answers: bool,
     remembered: Setting[ApprovalMode] | None = None,
 ) -> Setting[ApprovalMode]:
-    """With who said so. Where nobody can answer, what would ask is denied. `remembered`: what the person answered for
-    this directory; it counts where nothing else is written."""
+    """Returns the approval mode and its origin. Without anybody to answer, what would ask is denied. `remembered`: the
+    person's answer for this directory; it counts if nothing else is written.
+    """
     configured = program.mode(named_mode(asked) if asked else None)
     if remembered is not None and configured.origin == DEFAULT_MODE:
         configured, answers = remembered, True

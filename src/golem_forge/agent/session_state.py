@@ -74,11 +74,11 @@ class RunFacts:
     name: str
     """The root worker's name."""
     worker_id: str
-    """Of the root worker's run: its history is found by it."""
+    """The id of the root worker's run, by which its history is found."""
     directory: str
-    """Where it was started, as a host path."""
+    """The host path where it was started."""
     root: str
-    """The program's."""
+    """The program's directory."""
     worker: str = ""
     """Its file, as a host path; its name where it has none (the built-in worker)."""
     model: str = ""
@@ -89,7 +89,9 @@ class RunFacts:
 
 
 def record_run(journal: Journal, facts: RunFacts) -> None:
-    """Not redacted: the directory would come back as a zone's name. Nothing of it is an event or is exported."""
+    """Records how the run was started. It is not redacted, because a zone's name would replace the directory; it is
+    never an event or exported.
+    """
     journal.append_as_is(RUN_RECORD, asdict(facts))
     journal.flush()
 
@@ -103,7 +105,7 @@ def run_facts(records: Iterable[Mapping[str, Any]]) -> RunFacts | None:
 
 
 def read_facts(record: Mapping[str, Any]) -> RunFacts | None:
-    """Of a `run` record; None for one that lacks what is needed."""
+    """Reads a `run` record; None if it lacks a needed field."""
     names = {each.name for each in fields(RunFacts)}
     try:
         return RunFacts(**{name: value for name, value in record.items() if name in names})
@@ -127,7 +129,7 @@ def changed_files(facts: RunFacts) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptApproval:
-    """One approval for the rest of the session."""
+    """An approval for the rest of the session."""
 
     kind: str
     """`exact`, `rule` or `grant`."""
@@ -136,7 +138,7 @@ class KeptApproval:
     definition: str
     """The digest of the tool's definition when it was given."""
     key: str
-    """What it is revoked by: the fingerprint, the rule's id, the grant."""
+    """The key to revoke it: the fingerprint, the rule's id, or the grant."""
     what: str = ""
     rule: Mapping[str, Any] = field(default_factory=dict)
 
@@ -269,19 +271,19 @@ class SessionState(SessionServices):
     on_kept: OnKept
     """Called with what a person kept for the rest of the session."""
     call_ids: set[str] = field(default_factory=set)
-    """Of every call a model asked for, or a UI by an id of its own: two of them may give the same one."""
+    """Ids of calls that a model or a UI chose, since two of them may choose the same one."""
     notices: list[str] = field(default_factory=list)
-    """What the person should know at the start, one text each."""
+    """Warnings for the person at the start."""
     overrides: Sequence[str] = ()
-    """`--set` words it was started with."""
+    """The words of `--set` that it was started with."""
     dry: bool = False
-    """Nothing is recorded, made on disk, mended or started before a call needs it (`agent.explain`)."""
+    """Whether nothing is recorded, written, repaired or started before a call needs it (`agent.explain`)."""
     stand_in: bool = False
     """Opened dry in a home without tools: whether an empty directory stands in for `/user_tools`."""
     depth: int = 0
-    """Of its first worker."""
+    """The depth of its first worker."""
     spending: SpendingGate | None = None
-    """Of a session that shares its money with others."""
+    """Set for a session that shares a budget with others."""
     end_telemetry: Callable[[], None] | None = None
     """Ends the session's spans; None: nobody asked for OpenTelemetry."""
     _closed: bool = False
@@ -299,7 +301,7 @@ class SessionState(SessionServices):
         self.signal.interrupt(reason)
 
     def tools_folder(self) -> Path | None:
-        """Where the person's own tools are, made if it is missing. None: there is none yet."""
+        """Returns the folder of user tools and creates it if it is missing; None in a dry session without one."""
         if not self.dry:
             return self.home.ensure("tools")
         if (folder := self.home.path / "tools").is_dir():
@@ -340,17 +342,17 @@ class SessionState(SessionServices):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """How a session is opened, beside where."""
+    """The options with which a session is opened, beside its directory."""
 
     home: ForgeHome | Path | str | None = None
     approval: ApprovalMode | str | None = None
     approval_callback: ApprovalCallback | None = None
     asks_uis: bool = False
-    """Without a callback: UIs are asked. Otherwise nobody is, and the session is `auto_deny`."""
+    """Whether UIs are asked if there is no callback. Otherwise nobody is, and the session is `auto_deny`."""
     journal: bool | SessionJournals = True
-    """False: nothing is recorded. Or where the journal is made, if not in FORGE_HOME."""
+    """False records nothing. SessionJournals sets another place than FORGE_HOME."""
     overrides: Sequence[str] = ()
-    """`--set` words, `approval.mode=strict`."""
+    """Words of `--set`, e.g. `approval.mode=strict`."""
     remembers: bool = False
     """Whether the mode counts that the person chose for this directory."""
     signal: InterruptSignal | None = None
@@ -360,7 +362,7 @@ class SessionOptions:
 
     @property
     def request(self) -> SessionRequest:
-        """What of it a plan is made from."""
+        """Returns the part from which a plan is made."""
         answers = self.approval_callback is not None or self.asks_uis
         return SessionRequest(
             home=self.home,
@@ -502,7 +504,7 @@ def learn_declared(session_state: SessionState, toolsets: Iterable[Mapping[str, 
 
 
 def learn_servers(servers: Iterable[ServerSpec], redactor: Redactor) -> None:
-    """What their configuration names, whether or not it is complete."""
+    """Adds the secrets in the servers' config to the redactor, also from incomplete config."""
     for spec in servers:
         for value in declared_secrets(spec, person_environ()):
             learn_secret(redactor, spec.name, value)

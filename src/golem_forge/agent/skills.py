@@ -42,7 +42,7 @@ OPEN_SKILL: Final = "open_skill"
 PROJECT_FOLDER: Final = (".agents", "skills")
 HOME_FOLDER: Final = "skills"
 MAX_SKILLS: Final = 50
-"""So many are offered; of a folder with more, the first by name."""
+"""Maximum number of offered skills; of a folder with more, the first by name."""
 _MAX_SCANNED: Final = 1_000
 _MAX_SKILL_BYTES: Final = 256 << 10
 _MAX_FRONT_MATTER: Final = 8 << 10
@@ -91,7 +91,7 @@ _SCHEMA: Final = {
 class OfferedSkill:
     name: str
     description: str
-    """One line."""
+    """One line of text."""
     folder: Path
     of_project: bool
     """Written by the author of the project, not by the person."""
@@ -100,7 +100,7 @@ class OfferedSkill:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokenSkill:
     folder: str
-    """As people know it: `.agents/skills/x`, `~/.forge/skills/x`."""
+    """The folder for messages: `.agents/skills/x`, `~/.forge/skills/x`."""
     reason: str
 
 
@@ -151,8 +151,9 @@ class SessionSkills:
         )
 
     def note_for(self, messages: Sequence[Message]) -> str:
-        """What the model is still to be told after these messages; empty: nothing. What changed since the block was
-        written is one note; the block is written anew where the model has not answered yet, or the note is gone."""
+        """Returns the note that the model still needs after these messages; empty if none. Changes since the block was
+        written are one note; the block is written again if the model has not answered yet, or the note is gone.
+        """
         answered = any(isinstance(each, AssistantMessage) for each in messages)
         lost = self._note and not any(isinstance(each, UserMessage) and each.text == self._note for each in messages)
         if self._in_block is None or not answered or lost:
@@ -180,7 +181,7 @@ class SessionSkills:
         )
 
     def open(self, name: str, file: str = "") -> str:
-        """Raises ToolFailed."""
+        """Returns the text of a skill or of a file of it. Raises ToolFailed."""
         skill = next((each for each in self.found.offered if each.name == name), None)
         if skill is None:
             known = [each.name for each in self.found.offered]
@@ -254,7 +255,7 @@ def find_skills(home: ForgeHome, root: Path, *, project_files: bool) -> FoundSki
 
 
 class _NotASkill(Exception):
-    """Why a folder is not offered."""
+    """Raised with the reason why a folder is not offered."""
 
 
 def _folder_names(place: Path, project: Path | None) -> list[str]:
@@ -273,7 +274,9 @@ def _may_be_skill(entry: os.DirEntry[str]) -> bool:
 
 
 def _open_folder(path: Path, project: Path | None, flags: int = DIRECTORY) -> Handle:
-    """Of the project: from its root, without following a link. The person's own: they may have put a link there."""
+    """Opens a folder. A project's is opened from its root without following links; in the person's own a link is
+    allowed.
+    """
     if project is None:
         return Handle(os.open(path, flags & ~os.O_NOFOLLOW))
     start = Handle(os.open(project, DIRECTORY))

@@ -68,7 +68,7 @@ TOOLKIT: Final[Mapping[str, Tool]] = MappingProxyType({tool.name: tool for tool 
 
 
 _BY_PEOPLE: Final = (create_undo_changes_tool(), create_unpublish_port_tool())
-"""People have /undo and /unpublish."""
+"""Tools behind /undo and /unpublish."""
 
 
 def build_catalog(
@@ -103,7 +103,7 @@ def _tools_of(blocks: Mapping[str, Any]) -> list[Tool]:
 
 
 def open_listing_workshop(home: ForgeHome) -> Workshop:
-    """For what starts nothing: what the program around here says does not matter to it."""
+    """Opens a workshop for listings, which starts nothing and ignores the surrounding program."""
     from golem_forge.usertools.workshop import open_workshop
 
     return open_workshop(home, native=native_descriptions(), environ=person_environ())

@@ -62,7 +62,7 @@ class NotTrusted(Exception):
 async def ask_for_trust(
     ui: RuntimeUI, trust: TrustStore, program: Program, snapshot: TrustSnapshot | None = None
 ) -> bool:
-    """True: trust was given, for exactly what was shown: the `snapshot`, or the files as they are now."""
+    """Asks for trust in exactly what is shown: the `snapshot`, or the present files. Returns True if it was given."""
     snapshot = snapshot or trust.snapshot(program.root)
     changes = trust.changes(program.root, snapshot)
     payload = changes or "\n\n".join(f"── {name}\n{text}" for name, text in snapshot.files.items())
@@ -131,7 +131,7 @@ _Stamps = tuple[FileStamp | None, FileStamp | None]
 
 
 def _stamps_of(path: Path) -> _Stamps:
-    """What stands at a path, and what it leads to if it is a link."""
+    """Returns the stamp of a path, and of its target if it is a link."""
     itself = file_stamp(path)
     if itself is None or not os.path.islink(path):
         return itself, None
@@ -204,7 +204,7 @@ class _Walk:
         yield from worker_files(places)
 
     def _yaml_workers(self, documents: list[Path]) -> Iterator[Path]:
-        """Those of a place that somebody may start by naming the file."""
+        """Yields the YAML files of a place that may be started as a worker by naming the file."""
         for path in documents:
             name = relative_name(self.root, path)
             if name == PROGRAM_FILE:
@@ -295,7 +295,7 @@ def module_files(root: Path, module: Path) -> dict[str, bytes]:
 
 
 def import_folders(root: Path, module: Path) -> tuple[str, ...]:
-    """Where a module's `import x` is looked for, as names below the root: its own folder, then the root (``)."""
+    """Returns where a module's `import x` is looked up, as names below the root: its own folder, then the root (``)."""
     own = relative_name(_real(root), _absolute(root, module).parent)
     return (own, "") if own else ("",)
 

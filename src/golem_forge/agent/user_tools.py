@@ -81,7 +81,7 @@ _FIRST_TOKENS: Final = 10_000
 
 
 def session_workshop(session_state: SessionState) -> Workshop:
-    """The session's one."""
+    """Returns the workshop of the session; made once."""
 
     def opened() -> Workshop:
         state = session_state
@@ -157,7 +157,9 @@ def user_tools_for(scope: WorkerScope, block: UserToolsBlock) -> UserTools:
 
 
 def _shadow_approval(built_in: ApprovalBlock | None, approval: ApprovalBlock, name: str) -> ApprovalBlock:
-    """What is said of a tool that stands in for a built-in one: nothing that loosens that one, and what blocks it."""
+    """Returns the approval block of a tool that replaces a built-in one: it stays blocked if the built-in one is
+    blocked.
+    """
     said = (built_in.tools.get(name) or built_in.default) if built_in is not None else None
     if said is None or said.value is not Verdict.BLOCKED:
         return approval
@@ -171,7 +173,9 @@ def initial_notices(tools: UserTools) -> list[str]:
 
 
 def record_agent_writes(session_state: SessionState, worker: Callable[[], str]) -> OnEffects:
-    """Whatever an agent wrote into a tool's folder counts as an agent's work, whoever made the tool."""
+    """Returns a callback that records what an agent wrote into a tool's folder as agent's work, whoever
+    made the tool.
+    """
 
     def note(call: ToolCall, effects: tuple[Effect, ...]) -> None:
         if call.caller is Caller.HUMAN:
@@ -194,7 +198,7 @@ async def run_in_background(
 
 
 MAX_SUGGESTED: Final = 5
-"""In one session: more would be noise."""
+"""Maximum suggestions in one session; more would be noise."""
 _WAIT_S: Final = 0.25
 """The longest wait for a search; a later result is used when it comes."""
 _log = logging.getLogger(__name__)
@@ -238,7 +242,9 @@ class ToolSuggestions:
             self._start_search()
 
     async def before_request(self, scope: WorkerScope, history: History) -> None:
-        """Between two requests of this worker's model: a note may be added to its history here and nowhere else."""
+        """Called between two requests of this worker's model, the only place where a note may be added
+        to its history.
+        """
         if CREATE_TOOL_NAME not in scope.catalog:
             return
         if not self._waited:
@@ -296,7 +302,7 @@ class ToolSuggestions:
             self._show(scope, suggestion)
 
     def _applicable(self, scope: WorkerScope) -> list[Suggestion]:
-        """What this session did itself, of tools that this worker has: others' habits are not its business."""
+        """Returns the suggestions from this session's own steps, for tools that this worker has."""
         if not self._found:
             return []
         there, here = set(scope.catalog.names()), self._session_state.id
@@ -333,7 +339,9 @@ class ToolSuggestions:
         self._sent |= self._own.suggested_before
 
     def _find(self) -> tuple[Suggestion, ...]:
-        """On a thread, one at a time; with a store of its own, since the session's belongs to the loop."""
+        """Searches for suggestions on a thread, one search at a time; it opens its own store, since the session's
+        belongs to the loop.
+        """
         own = self._own.read_on()
         if self._past is None:
             self._past = recent_sessions(self._session_state.home, without=self._session_state.id)
@@ -379,7 +387,7 @@ class _SessionTurns:
         """What the session had been told before it was resumed."""
 
     def unfinished(self) -> tuple[Segment, ...]:
-        """The last steps of turns that go on."""
+        """Returns the last steps of turns that still go on."""
         self._read_records()
         return self._turns.unfinished()
 

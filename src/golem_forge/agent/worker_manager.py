@@ -84,11 +84,11 @@ class WorkerRun:
     budget: Budget
     history: History
     model_name: str = ""
-    """The one that answers."""
+    """The model that answers."""
     fallbacks: tuple[str, ...] = ()
-    """Who answers when it fails, in order."""
+    """Models that answer if it fails, in order."""
     generation: GenerationSettings = field(default_factory=GenerationSettings)
-    """How its models answer, by the program, its file, the command line and the person."""
+    """Generation settings from the program, its file, the command line and the person."""
     loop: Loop | None = None
     pending_model: asyncio.Future[Model] | None = None
     """A model that is being opened while the person types; `WorkerManager.wait_for_model` waits for it."""
@@ -98,15 +98,15 @@ class WorkerRun:
     modules: ModuleTools | None = None
     user_tools: UserTools | None = None
     servers: SessionServers | None = None
-    """None: its file names no MCP server."""
+    """None if its file names no MCP server."""
     caller: WorkerRun | None = None
     exposed: dict[str, list[str]] = field(default_factory=dict)
     """Block of its file → names of the tools it has from there."""
     notices: list[str] = field(default_factory=list)
     instructions: ProjectInstructions | None = None
-    """What files of the project say to a root worker; None: a sub-worker, or the person turned that off."""
+    """The project's instruction files for a root worker; None for a sub-worker, or if the person turned them off."""
     skills: SessionSkills | None = None
-    """What a root worker may open; None: a sub-worker."""
+    """The skills that a root worker may open; None for a sub-worker."""
     opens_skills: Tool | None = None
     """The tool that opens them, where it was added."""
     refresh_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -138,13 +138,13 @@ class WorkerRun:
 
     @property
     def project_blocks(self) -> tuple[str, ...]:
-        """For the end of the system prompt."""
+        """The blocks for the end of the system prompt."""
         sources = (self.skills if self._opens_skills else None, self.instructions)
         return tuple(source.block for source in sources if source is not None)
 
     @property
     def model_choice(self) -> str:
-        """As a setting names them: `a`, or `a,b`."""
+        """The models as a setting names them: `a`, or `a,b`."""
         return ",".join((self.model_name, *self.fallbacks))
 
     def emit_update(self, status: str, task: str = "") -> None:
@@ -172,14 +172,14 @@ class WorkerManager:
     attachments: AttachmentStore
     meter: Meter
     budget: Budget
-    """Of the whole session."""
+    """The budget of the whole session."""
     delegations: DelegationTools
     """Gives the tools by which a worker calls others (`agent.delegation`)."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     given: Mapping[str, Model] = field(default_factory=dict)
     """Models made in Python, by name; whoever made them closes them."""
     runs: dict[str, WorkerRun] = field(default_factory=dict)
-    """Everybody who is at work, by worker id."""
+    """All running workers, by worker id."""
     _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One card at a time asks for trust, whoever needs it."""
     _declined: str = ""
@@ -218,7 +218,7 @@ class WorkerManager:
         return run
 
     def start_dry(self, worker: Worker, caller: WorkerRun | None = None) -> WorkerRun:
-        """The same scope in a session that was opened dry. Code, servers and user tools are left to `agent.explain`."""
+        """Starts a worker in a dry session. Code, servers and user tools are left to `agent.explain`."""
         run = self._open_run(worker, caller)
         blocks, scope = run.plan.blocks, run.scope
         try:
@@ -286,13 +286,15 @@ class WorkerManager:
         return run
 
     def _partner(self, run: WorkerRun) -> Partner:
-        """Whom its tools ask while they run."""
+        """Returns the partner that the worker's tools ask while they run."""
         has_model = run.loop is not None or run.pending_model is not None
         sampler = sampler_for(run.scope, lambda: self.wait_for_model(run), lambda: run.model_name)
         return PersonPartner(run.scope, sampler if has_model else None)
 
     async def _learn_secrets(self) -> None:
-        """What any worker of the session declares; one that may be called is named before it starts."""
+        """Adds the secrets that any worker of the session declares to the redactor, also of workers that did not start
+        yet.
+        """
         session_state, workers = self.state, self.roster.workers
         learn_declared(session_state, (worker.toolsets for worker in workers))
         servers = session_state.program.mcp.servers.values()
@@ -329,7 +331,7 @@ class WorkerManager:
         return run.loop
 
     def _choose(self, run: WorkerRun, choice: str) -> None:
-        """Of `a,b` the first that has its key answers, and those after it stand by. Raises ConfigError."""
+        """Selects the first model of `a,b` that has its key; those after it become fallbacks. Raises ConfigError."""
         names = (choice,) if choice in self.given else split_models(choice)
         for name in names:
             self._check_model(run.worker, name)
@@ -340,7 +342,7 @@ class WorkerManager:
         run.model_name, run.fallbacks = names[0], names[1:]
 
     def _check_model(self, worker: Worker, name: str) -> None:
-        """What can be said without opening it. Raises ConfigError."""
+        """Checks a model as far as possible without opening it. Raises ConfigError."""
         settings = self.state.program.run
         check_compatible(worker, name)
         check_priced(settings.budget, name, lambda: self._price_of(name), where=settings.origins.get("budget", ""))
@@ -350,7 +352,9 @@ class WorkerManager:
             learn_secret(self.state.redactor, variable, self.environ.get(variable, ""))
 
     def _generation(self, worker: Worker, caller: WorkerRun | None) -> GenerationSettings:
-        """Whoever answers with its caller's model answers as that one does, unless its own file says otherwise."""
+        """Returns the generation settings. A worker that uses its caller's model also inherits its settings, unless its
+        file has its own.
+        """
         settings = self.state.program.run
         inherits = caller is not None and not worker.model
         before = caller.generation if caller is not None and inherits else settings.model_settings
@@ -465,7 +469,7 @@ class WorkerManager:
         check_program_block(scope, run.notices)
 
     def _near_tools(self, run: WorkerRun) -> list[Tool]:
-        """Those of its sub-workers. Notes which block exposes them, and the native ones."""
+        """Returns the tools of its sub-workers. Records which block exposes them, and the native ones."""
         run.exposed |= native_names(run.plan.blocks)
         if run.plan.blocks.workers is None:
             return []
@@ -474,7 +478,7 @@ class WorkerManager:
         return delegations
 
     async def add_module_tools(self, run: WorkerRun) -> None:
-        """For a dry run that needs one of their tools: loads modules and packages. Raises ConfigError."""
+        """Loads modules and packages for a dry run that needs one of their tools. Raises ConfigError."""
         tools = await self._load_modules(run)
         run.notices += run.scope.add_tools(tools, approval_of(run.worker, run.exposed))
 
@@ -511,7 +515,7 @@ class WorkerManager:
             await unless_interrupted(run.scope.signal, self._refresh(run, run.modules))
 
     def refresh_local(self, run: WorkerRun) -> None:
-        """As far as nobody has to be waited for: the person's own tools, and what is known of servers' tools."""
+        """Refreshes what needs no waiting: the user tools, and the known tools of servers."""
         run.scope.sync(run.user_tools)
         if run.servers is not None:
             run.servers.sync(run.scope)

@@ -56,18 +56,18 @@ class WorkerScope:
     state: SessionState
     worker: Worker
     lineage: tuple[Ancestor, ...]
-    """From the root to this worker."""
+    """The workers from the root to this one."""
     orchestrator: Orchestrator
     sandbox: Sandbox
     walls: Walls
     signal: InterruptSignal
     parent: WorkerScope | None = None
     server_tools: ServerTools | None = None
-    """What it sees of MCP servers; None: its file names none."""
+    """Its view of MCP servers; None if its file names none."""
     on_effects: OnEffects | None = None
-    """Told what each planned call is about to touch."""
+    """Called with the effects of each planned call."""
     model_tools: ModelTools = field(init=False, repr=False)
-    """What of its tools its model is sent."""
+    """Selects which of its tools are sent to its model."""
     _forget: Callable[[], None] = field(default=lambda: None, repr=False)
 
     def __post_init__(self) -> None:
@@ -206,8 +206,9 @@ def open_scope(
 
 
 def guest_orchestrator(scope: WorkerScope, approval: ApprovalController, guest: str) -> Orchestrator:
-    """The same place for somebody else who calls its tools: with approvals, a memory of them and processes of their
-    own. `guest`: a name that no other guest has."""
+    """Returns an orchestrator for another caller of the same worker's tools, with its own approvals, memory and
+    processes. `guest`: a name that no other guest has.
+    """
     # What this client's person allows, no other client's call may use, in a resumed session neither.
     calls = replace(
         scope.orchestrator.scope, guest=guest, grants={}, on_kept=None, blocks=scope.orchestrator.judge.blocks
@@ -223,7 +224,7 @@ def check_program_block(scope: WorkerScope, notices: list[str]) -> None:
 
 
 def recover_edits(session_state: SessionState, sandbox: Sandbox) -> list[str]:
-    """What a crash cut in two is finished or taken back before anything else is done: patches, undos, calls."""
+    """Completes or reverts patches, undos and calls that a crash interrupted, before anything else is done."""
     if session_state.dry:
         return []
     home = session_state.home.path
@@ -236,7 +237,7 @@ def recover_edits(session_state: SessionState, sandbox: Sandbox) -> list[str]:
 
 
 def _tell_not_contained(session_state: SessionState, worker_id: str, report: ProbeReport) -> None:
-    """Once: a session in the mode `contained` asks like an interactive one, where walls are not full."""
+    """Warns once that the mode `contained` asks like an interactive one if the walls are not full."""
     if session_state.controller.mode is ApprovalMode.CONTAINED and (why := walls_reason(report)):
         text = f"The approval mode is contained, but {why}. So Forge asks as in the mode interactive."
         session_state.bus.emit("status", {"type": "warning", "message": text, "code": "NOT_CONTAINED"}, worker_id)

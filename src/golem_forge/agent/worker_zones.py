@@ -79,7 +79,7 @@ def _requests(worker: Worker) -> list[ZoneRequest]:
 
 
 def _with_line(worker: Worker, problem: str) -> str:
-    """With the line of the worker's zones, unless another file's line is there already."""
+    """Adds the line of the worker's zones, unless the problem already names a file's line."""
     own = problem.startswith(("Worker '", "Zone '", "default_zone "))
     return f"{worker.at('sandbox')}: sandbox: {problem}" if own else problem
 
@@ -102,7 +102,7 @@ def approval_blocks(program: Program, tools: Mapping[str, Tool], notices: list[s
 
 
 def server_tool_approvals(program: Program) -> dict[str, Setting[Verdict]]:
-    """What `approval.tools` says about tools of configured MCP servers, there or not."""
+    """Returns the entries of `approval.tools` for tools of configured MCP servers, whether they exist or not."""
     starts = tuple(f"{server}__" for server in program.mcp.servers)
     return {name: said for name, said in program.approval.tools.items() if name.startswith(starts)}
 

@@ -162,7 +162,7 @@ def _lua(name: str, start: ServeCommand) -> str:
 
 
 def _elisp(name: str, start: ServeCommand) -> str:
-    """An agent of agent-shell."""
+    """Returns the Emacs Lisp entry for agent-shell."""
     params = " ".join(map(json.dumps, start.args))
     given = " ".join(json.dumps(f"{key}={value}") for key, value in start.env.items())
     env = f"\n                     :environment-variables '({given})" if given else ""

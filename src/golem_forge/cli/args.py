@@ -28,13 +28,13 @@ DENIED: Final = 3
 NOT_FOUND: Final = 4
 BY_FLAG: Final = "command line (--yes)"
 BY_PERSON: Final = "person"
-"""Who agreed, as it is recorded."""
+"""The recorded source of an approval."""
 
 Verbs = Mapping[str, tuple[str, str]]
 
 
 class CommandUsageError(Exception):
-    """Words that contradict each other, or that the command cannot take."""
+    """Raised for contradictory or invalid arguments."""
 
 
 def parser(verb: str, text: str) -> ArgumentParser:
@@ -56,7 +56,7 @@ def parser(verb: str, text: str) -> ArgumentParser:
 
 
 def read_args(verb: str, text: str, words: list[str], *declared: str, **defaults: Any) -> Namespace:
-    """What was typed, by name; ends the process with 2 and a sentence where it does not fit."""
+    """Parses the arguments; ends the process with code 2 and a sentence if they are wrong."""
     reader = declare(parser(verb, text), *declared)
     reader.set_defaults(**defaults)
     return reader.parse_args(words)

@@ -162,14 +162,14 @@ async def call_in_session(session: Session, command: CallCommand) -> int:
 
 
 def ask_person(request: ApprovalRequest) -> dict[str, Any]:
-    """Nobody is asked in most calls, so the card is loaded with the first question."""
+    """Asks a person. The card is loaded with the first question, because most calls ask nobody."""
     from golem_forge.ui.approval_prompt import ask_for_one_call
 
     return ask_for_one_call(request)
 
 
 def _print_report(kind: str, text: str) -> None:
-    """What a tool's preparation is at, or found: for a person who waits."""
+    """Prints the progress and problems of a tool's preparation, for a person who waits."""
     text = f"warning: {text}" if kind == "warning" else text
     print(f"forge: {escape_control_chars(text)}", file=sys.stderr, flush=True)
 
@@ -219,8 +219,9 @@ class _OutputStream:
 
 
 def _print_remarks(outcome: Outcome) -> None:
-    """What a command left behind, and what the walls refused although it succeeded. On standard error, so that nobody
-    takes these lines for output of the tool."""
+    """Prints what a command left behind, and what the walls refused although it succeeded. On standard error, so that
+    nobody takes these lines for output of the tool.
+    """
     if outcome.leftover_texts:
         sys.stdout.flush()
         for line in outcome.leftover_texts:
@@ -267,19 +268,19 @@ def _print_failure(outcome: Outcome, session: Session) -> None:
 
 
 def _for_stdout(text: str) -> str:
-    """As it is into a pipe or file; on a terminal nothing may steer it."""
+    """Returns text unchanged for a pipe or file; control characters are escaped for a terminal."""
     text = escape_control_chars(text) if sys.stdout.isatty() else text
     return text if text.endswith("\n") or not text else text + "\n"
 
 
 _SOONEST_MS: Final = 200
 _LATEST_MS: Final = 2_000
-"""While nothing comes out it is asked for ever more seldom, up to this."""
+"""Maximum pause between two reads while there is no output."""
 _PATIENT_MS: Final = 300_000
-"""Where each reading asks a person, or where only the end is wanted."""
+"""The pause if each read asks a person, or only the end is wanted."""
 _MOST_TOKENS: Final = 50_000
 _LOOK_EVERY_S: Final = 0.2
-"""How soon an interruption is noticed while a command runs that must not be read."""
+"""Seconds until an interrupt is noticed while a command runs that must not be read."""
 
 
 async def follow_command(session: Session, first: Outcome, show: Callable[[str], None] | None) -> Outcome:
@@ -303,7 +304,7 @@ async def follow_command(session: Session, first: Outcome, show: Callable[[str],
 
 
 def last_lines(outcome: Outcome) -> str:
-    """How it ended, without the output that was shown already."""
+    """Returns the last lines of the result, without the output that was already shown."""
     text = outcome.result.text if outcome.result and outcome.result.text else ""
     return "\n".join(takewhile(lambda line: not line.startswith("Output ("), text.splitlines()))
 

@@ -90,7 +90,7 @@ def run(words: list[str]) -> int:
 
 
 def named_changes(verb: str, given: Any) -> NamedChanges | int:
-    """What the words name, or the exit code after the reason was said."""
+    """Returns the changes that the words name, or the exit code after it printed the reason."""
     if given.turn is not None and given.call:
         return fail(verb, "give --turn or --call, not both.", USAGE)
     home, names = forge_home(), list(given.names)

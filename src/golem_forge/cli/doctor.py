@@ -97,7 +97,7 @@ _FOR_EVERYBODY: Final = ("model", "walls", "mcp", "FORGE_HOME", "trust", "teleme
 
 
 def missing_here(found: list[DoctorFinding]) -> list[DoctorFinding]:
-    """What this person has to do, problems first. An extra counts where something of theirs uses it."""
+    """Returns what this person has to do, problems first. An extra counts only if something of theirs uses it."""
     about = {each.about: each for each in found}
     provider = about["model"].text.partition(":")[0] if "model" in about else ""
     needed = {"pydantic_ai", {"anthropic": "anthropic", "google": "google.genai"}.get(provider, "openai")}
@@ -216,7 +216,7 @@ def _project_files(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]
 
 
 def _correct(text: str) -> str:
-    """What to do about a problem of a file, which begins with `file:line: `."""
+    """Returns the advice for a problem of a file, which begins with `file:line: `."""
     place, found, _ = text.partition(": ")
     return f"correct {place}" if found else "correct the file"
 
@@ -346,7 +346,7 @@ def _own_tools() -> Iterator[DoctorFinding]:
 class FindingState(StrEnum):
     OK = "ok"
     NOTE = "note"
-    """Worth knowing; nothing that is needed fails."""
+    """Worth knowing; nothing needed fails."""
     PROBLEM = "problem"
 
 
@@ -356,7 +356,7 @@ class DoctorFinding:
     state: FindingState
     text: str
     fix: str = ""
-    """What to do, where something is to be done."""
+    """What to do, if anything."""
 
     def lines(self) -> Iterator[tuple[str, str, str]]:
         yield "PROBLEM" if self.state is FindingState.PROBLEM else self.state.value, self.about, self.text
@@ -425,7 +425,7 @@ def _is_installed(module: str) -> bool:
 
 
 def check_telemetry(settings: OtelSettings) -> Iterator[DoctorFinding]:
-    """Where it is switched on: whether somebody listens. Nothing is sent."""
+    """Checks whether a collector listens, if telemetry is switched on. Sends nothing."""
     if not (asked := settings.asked_by):
         return
     if settings.problem:
@@ -534,7 +534,7 @@ def _server_finding(known: KnownServer) -> DoctorFinding:
 
 
 def check_store(program: Program, home: ForgeHome) -> Iterator[DoctorFinding]:
-    """Where one is configured or was made; else nothing of it is loaded."""
+    """Checks the store if one is configured or exists; otherwise nothing of it is loaded."""
     settings = program.store
     if settings.origins or settings.notify or os.path.exists(home.path / "state" / "sessions.db"):
         from golem_forge.cli.team.store import examine_store
@@ -621,7 +621,7 @@ def _inside_walls(program: Program, home: ForgeHome, report: ProbeReport) -> Ite
 
 
 def _exit_findings(walls: Walls) -> Iterator[DoctorFinding]:
-    """What the person's own config opens in full walls; what is named and not there is told by the walls."""
+    """Yields what the person's own config opens in full walls; the walls report names that do not exist."""
     exits = walls.exits()
     sockets = {socket.places[0] for socket in exits.sockets}
     for name in exits.named:

@@ -193,7 +193,7 @@ def _facts(
 
 
 def _project_files(plan: SessionPlan) -> Iterator[str]:
-    """What the model would be told from files of the project, and the skills it would be offered."""
+    """Yields the project's instruction files and skills that the model would get."""
     read = plan.program.instructions.project_files
     if read and (files := read_instruction_files(plan.program.root)):
         yield describe_files(files)
@@ -255,7 +255,7 @@ class _ToolPreview:
                 yield _tool_facts(name, [block.key], forecast_unloaded(self._judge, name))
 
     def workers(self, model: str) -> Iterator[dict[str, Any]]:
-        """Those the root worker may hand work to; one that would reach further than it comes with the refusal."""
+        """Yields the workers that the root worker may call; one that would reach further comes with the refusal."""
         for each in self.roster.delegates(self.roster.root):
             tool = self.dry.catalog.get(each.name)
             assert tool is not None
@@ -277,7 +277,7 @@ class _ToolPreview:
 
 
 def _toolsets_of(tool: Tool, origins: Mapping[str, list[str]]) -> list[str]:
-    """The blocks that bring it."""
+    """Returns the blocks that bring the tool."""
     if tool.source is SourceKind.MCP:
         return ["mcp"]
     own = tool.source is SourceKind.CUSTOM or tool.name in _MAKERS
@@ -341,7 +341,7 @@ def _limits(budget: BudgetLimits) -> Mapping[str, Any]:
 
 
 def _zone(zone: Zone, sandbox: Sandbox) -> dict[str, Any]:
-    """What may be done in it; of a read-only one there is nothing to say about writing."""
+    """Returns a zone's facts; a read-only zone has no verdicts on writing."""
     consent = {"write": zone.write.value, "delete": zone.delete.value} if zone.mode is AccessMode.RW else {}
     facts = {"name": zone.name, "mode": zone.mode.value, "directory": display_path(zone.host)}
     return {**facts, **consent, "default": zone.name == sandbox.default_zone}
@@ -392,8 +392,9 @@ class ToolForecast:
     zones: Mapping[str, Verdict] = field(default_factory=dict)
     """Zone → verdict, where it differs between them."""
     then: str = ""
-    """What the approval mode makes of it: runs, asks, denied, refused; empty where that depends on the call. In the
-    mode `contained` a change that nothing but the zone's default asks for: runs if undoable."""
+    """What the approval mode makes of it: runs, asks, denied, refused; empty if that depends on the call. In the mode
+    `contained`, a change that only the zone's default asks for: runs if undoable.
+    """
 
 
 def forecast(judge: Judge, tool: Tool, worker: str, sandbox: Sandbox) -> ToolForecast:
@@ -473,7 +474,7 @@ def _forecast_configured(judge: Judge, name: str) -> ToolForecast:
 
 
 def _forecast_server_tool(judge: Judge, tool: Tool) -> ToolForecast:
-    """Some ask whatever the config says of them."""
+    """Forecasts a server's tool; some ask whatever the config says."""
     reads = tool.needs_approval is False
     if reads and judge.mode is ApprovalMode.STRICT:
         return _forecast_verdict(judge, Verdict.ASK, _STRICT)

@@ -22,7 +22,7 @@ from golem_forge.storage.home import HOME_ADVICE, forge_home
 
 
 def print_columns(rows: Callable[[], Iterable[Sequence[str]]]) -> None:
-    """The same table for rows that are too many to be held: they are gone through twice, for the widths first."""
+    """Prints a table whose rows are too many for memory: it reads them twice, first for the widths."""
     widths: list[int] = []
     for row in rows():
         measured = [len(one_line(cell)) for cell in row[:-1]]
@@ -91,7 +91,7 @@ def clear_progress() -> None:
 
 
 def draw_step(text: str, seconds: int | None) -> None:
-    """On a terminal: one line about a step that takes a while, with the seconds; None takes the line away."""
+    """Draws one line on the terminal about a slow step, with the seconds; None removes the line."""
     clear_progress()
     if seconds is not None:
         counted = f" {seconds} s" if seconds else ""
@@ -100,7 +100,7 @@ def draw_step(text: str, seconds: int | None) -> None:
 
 
 def step_drawer() -> Callable[[str, int | None], None] | None:
-    """None: standard error is no terminal, so lines are written to it."""
+    """Returns the drawer; None if standard error is no terminal, so that lines are written instead."""
     return draw_step if sys.stderr is not None and sys.stderr.isatty() else None
 
 
@@ -109,8 +109,9 @@ _NO_ROOM: Final = (errno.ENOENT, errno.ENOSPC, errno.EDQUOT)
 
 
 def describe_os_error(error: OSError) -> str:
-    """What the system refused. Of a file its name alone: texts of Forge carry no host path. What keeps FORGE_HOME from
-    being used is named as its owner knows it, with what to do."""
+    """Describes an OSError. A file is named without its host path. For a problem with FORGE_HOME, its path and the
+    advice are given.
+    """
     why = error.strerror or type(error).__name__
     name = error.filename if isinstance(error.filename, str | bytes) else ""  # it may be the number of a handle
     path, home = Path(os.fsdecode(name)), forge_home().path
@@ -130,6 +131,6 @@ def print_error(verb: str, text: str) -> None:
 
 
 def fail(verb: str, text: str, code: int) -> int:
-    """Says why, and returns the exit code."""
+    """Prints the reason and returns the exit code."""
     print_error(verb, text)
     return code

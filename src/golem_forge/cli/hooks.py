@@ -131,7 +131,7 @@ async def _test(asked: Namespace, command: list[str]) -> int:
 
 
 async def _order(ready: ReadyHook, dry: DryEvaluator, name: str, args: Any) -> HookOrder | str:
-    """What the hook would be started with; or why such a call would never come to it."""
+    """Returns what the hook would be started with, or why such a call would never reach it."""
     explained = await dry.tool_call(name, args)
     if explained.judged is None:
         assert explained.refusal is not None

@@ -105,7 +105,7 @@ def run(words: list[str]) -> int:
 
 
 def _write_new(path: Path, text: str) -> bool:
-    """False: something stands there already, a dangling link included."""
+    """Writes a new file. Returns False if the path exists, also as a dangling link."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError:

@@ -152,7 +152,7 @@ def run_calls(words: list[str]) -> int:
 
 
 def _people_table(path: Path, limit: int) -> Iterator[tuple[str, ...]]:
-    """What people said to a session that several may write to, and which calls they changed; the latest ones."""
+    """Yields the latest messages of people in a shared session, and the calls they changed."""
     rows: deque[tuple[str, ...]] = deque(maxlen=limit)
     for record in read(path):
         data = record.get("data") if record.get("type") == "event" else None
@@ -190,7 +190,7 @@ class _Calls:
                 yield LoggedCall(each.session_id, call, self._live.status(call, each.session_id))
 
     def more(self) -> bool:
-        """Whether older calls fit too."""
+        """Whether there are older calls that match."""
         return bool(sum(1 for _ in self._latest(self._asked.limit + 1)) > self._asked.limit)
 
     def _latest(self, limit: int) -> Iterator[CallSummary]:
@@ -213,8 +213,9 @@ class _Calls:
 
 
 def _sessions_below(home: Path, typed: str) -> set[str]:
-    """Those of the program around that directory, and of programs below it; says on standard error that there are
-    others of which that is not known. Raises IdNotFound."""
+    """Returns the sessions of the program around that directory and of programs below it; says on standard error if the
+    directory of others is unknown. Raises IdNotFound.
+    """
     directory = Path(os.path.realpath(os.path.expanduser(typed)))
     places = {directory, program_root(directory)} if directory.is_dir() else {directory}
     sessions = SessionIndex(home).sessions(limit=-1)
@@ -260,7 +261,7 @@ def read_time(option: str, typed: str) -> tuple[datetime, datetime]:
 
 
 def wire_time(at: datetime) -> str:
-    """As the journal writes it. Without a zone it is the time of this machine's clock."""
+    """Returns a time as the journal writes it. Without a zone it is local time."""
     try:
         return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):  # a year that no clock has
@@ -291,7 +292,7 @@ def _call_table(calls: Iterable[LoggedCall], *, of_sessions: bool) -> Iterator[t
 
 
 def _call_row(each: LoggedCall, depth: int = 0) -> tuple[str, ...]:
-    """`depth`: how many calls it is inside of."""
+    """Formats a call; `depth`: how many calls it is nested in."""
     call = each.call
     return (
         local_time(call.proposed_at),
@@ -437,7 +438,7 @@ def _print_call(logged: LoggedCall, records: list[dict[str, Any]]) -> None:
 
 
 def left_lines(call: CallRecord) -> list[str]:
-    """What the command left behind. A journal may hold anything, so types are checked."""
+    """Returns what the command left behind. Types are checked, since a journal may hold anything."""
     created, left = call.more.get("protectedCreated"), call.more.get("leftovers")
     paths = [str(path) for path in created] if isinstance(created, list) else []
     found = [Leftover.from_wire(one) for one in left if isinstance(one, dict)] if isinstance(left, list) else []
@@ -471,7 +472,7 @@ _MOST_SAID: Final = 200
 
 
 def hook_record(data: dict[str, Any]) -> str:
-    """What a hook said and did, of its `hookRan` event."""
+    """Formats a `hookRan` event."""
     said = (data.get("verdict"), data.get("reason"), data.get("line"), data.get("told"))
     words = "; ".join(dict.fromkeys(str(each) for each in said if each))
     return shorten(

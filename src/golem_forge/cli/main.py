@@ -66,11 +66,11 @@ TEAM_VERBS = (
     "secrets",
     "audit",
 )
-"""Those of `cli.team`."""
+"""The verbs of `cli.team`."""
 VERBS_ELSEWHERE = {"undo": "changes"}
-"""By verb: the module that has it as `run_<verb>`. Every other verb is `run` in a module of its name."""
+"""Verb → the module that has it as `run_<verb>`. Every other verb is `run` in a module of its name."""
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
-"""What people try as a verb of its own."""
+"""Words that people try as a verb → the right command."""
 
 LOADED_OBJECTS = 100_000
 """The first collection comes after so many new objects instead of 700: what loading modules makes stays, and looking
@@ -157,8 +157,9 @@ def unknown_verb(verb: str) -> int:
 
 
 def _open_streams() -> None:
-    """Whoever closed a standard stream (`>&-`) reads nothing. Threat: the next file that is opened would be that
-    stream, and whatever a child prints would be written into it."""
+    """Opens standard streams that were closed (`>&-`) as /dev/null. Threat: the next file that is opened would be that
+    stream, and whatever a child prints would be written into it.
+    """
     for number, name in ((0, "stdin"), (1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             try:
@@ -170,8 +171,9 @@ def _open_streams() -> None:
 
 
 def _take_any_character() -> None:
-    """No text fails for its characters. What a stream cannot hold (`PYTHONIOENCODING=ascii`, half a character) is
-    written as an escape, and bytes that are no text are read as such; ASCII is read as the UTF-8 that contains it."""
+    """Makes the streams accept any character. What a stream cannot hold (`PYTHONIOENCODING=ascii`, half a character) is
+    written as an escape, and bytes that are no text are read as such; ASCII input is read as UTF-8.
+    """
     from codecs import lookup
     from io import TextIOWrapper
 

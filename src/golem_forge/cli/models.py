@@ -139,7 +139,7 @@ def _program(home: ForgeHome) -> Program:
 
 
 def _model_here(program: Program) -> dict[str, Any]:
-    """Which model `forge` would use in this directory, who said so, and what is missing for it."""
+    """Returns the model that `forge` would use in this directory, its origin, and what is missing for it."""
     try:
         found = chosen_model(RunArgs(directory=Path.cwd()), program, load_roster(program).root)
     except ConfigError as error:
@@ -256,7 +256,7 @@ def _setup(words: list[str]) -> int:
 
 
 class _Left(Exception):
-    """The person left the setup."""
+    """Raised when the person leaves the setup."""
 
 
 async def setup_model(home: ForgeHome, *, first_run: bool) -> str:

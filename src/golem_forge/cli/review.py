@@ -122,7 +122,7 @@ async def _compare(question: AnsweredQuestion, reviewer: Reviewer, processes: An
 
 
 def answered_questions(home: Path | None, since: str) -> list[AnsweredQuestion]:
-    """Of all journals of this home, oldest first."""
+    """Returns the answered questions of all journals of this home, oldest first."""
     found: list[tuple[str, AnsweredQuestion]] = []
     for path in list_journals(home) if home is not None else ():
         found += _of_session(path.stem, join_records(read(path)), since)
@@ -132,7 +132,7 @@ def answered_questions(home: Path | None, since: str) -> list[AnsweredQuestion]:
 def _of_session(
     session: str, records: Iterable[Mapping[str, Any]], since: str
 ) -> Iterator[tuple[str, AnsweredQuestion]]:
-    """(when it was answered, the question)"""
+    """Yields (time of the answer, question) of one session."""
     message = others = ""
     calls: list[dict[str, Any]] = []
     cards: dict[str, dict[str, Any]] = {}

@@ -132,7 +132,9 @@ def _usual_files(home: ForgeHome) -> dict[Path, str]:
 
 
 def _origin(path: Path, home: ForgeHome) -> RuleOrigin:
-    """Who would have written it decides what it may contain; a file of no known place is read as the person's own."""
+    """Returns the origin of a rule file, which decides what it may contain; an unknown place counts as the person's
+    own.
+    """
     real = path.resolve()
     if real == home.remembered.resolve():
         return RuleOrigin.REMEMBERED
@@ -317,7 +319,7 @@ def _next_step(name: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     place: str
-    """`cases.yaml:3`"""
+    """Where it is written, e.g. `cases.yaml:3`."""
     command: str = ""
     tool: str = ""
     args: dict[str, Any] | None = None
@@ -370,7 +372,7 @@ def _unknown_keys(table: dict[Any, Any], known: tuple[str, ...], place: str) -> 
 
 
 async def case_failure(case: Case, dry: DryEvaluator) -> str:
-    """Empty: the case holds."""
+    """Returns why a case fails; empty if it holds."""
     explained = await (dry.command(case.command) if case.command else dry.tool_call(case.tool, case.args))
     if explained.verdict is case.verdict:
         return ""

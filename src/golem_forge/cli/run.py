@@ -95,7 +95,7 @@ class RunArgs:
     worker: str | None = None
     """A reference of the program's; None: its entry, or the built-in worker."""
     input: str | None = None
-    """None: nothing was said."""
+    """None if there is no input."""
     attach: list[Path] = field(default_factory=list)
     model: str | None = None
     approval: str | None = None
@@ -103,10 +103,10 @@ class RunArgs:
     headless: bool = False
     json: bool = False
     plain: bool = False
-    """Line by line, where a terminal is used."""
+    """Whether a terminal is used line by line."""
     ui: frozenset[str] = frozenset({"terminal"})
     host: str | None = None
-    """Where the page is served; None: on this machine only."""
+    """The address for the page; None means this machine only."""
     allow_host: list[str] = field(default_factory=list)
     resume: str = ""
     overrides: list[str] = field(default_factory=list)
@@ -181,7 +181,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
 
 
 def reviewer_override(named: str | None) -> list[str]:
-    """What `--reviewer` says, as words of `--set`. Raises CommandUsageError."""
+    """Converts `--reviewer` to words of `--set`. Raises CommandUsageError."""
     if named is None:
         return []
     if named == "off":
@@ -252,7 +252,7 @@ def _target(program: str | None, worker: str | None, words: list[str]) -> tuple[
 
 
 def _worker_names(base: Path) -> list[str]:
-    """Of the program around a directory; empty if it cannot be read, which the start reports."""
+    """Returns the workers of the program around a directory; empty if it cannot be read, which the start reports."""
     home = forge_home()
     try:
         program = read_program(base, home, trust_store(home))

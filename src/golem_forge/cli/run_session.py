@@ -62,7 +62,7 @@ _SECOND_SIGINT_S: Final = 2.0
 _ID_SHOWN: Final = 12
 
 _REFUSALS: Final = (ConfigError, NotTrusted, ForgeError)
-"""What ends a start before anything ran."""
+"""Errors that end a start before anything ran."""
 
 
 async def start(asked: RunArgs) -> int:
@@ -90,7 +90,7 @@ async def start(asked: RunArgs) -> int:
 
 
 def _name_resumed(asked: RunArgs) -> None:
-    """Which session it is, and where: it goes on in its own directory, whatever this one is."""
+    """Prints which session is resumed and where; it runs in its own directory, not in this one."""
     try:
         found = find_session(forge_home().path, asked.resume, root=program_root(asked.directory))
     except ForgeError:
@@ -102,7 +102,7 @@ def _name_resumed(asked: RunArgs) -> None:
 
 @dataclass(slots=True)
 class FollowingSession:
-    """Which session the person goes on with when this one has ended."""
+    """The session that the person continues with when this one has ended."""
 
     id: str = ""
 
@@ -177,7 +177,7 @@ async def _run_to_end(asked: RunArgs, runtime: WorkerRuntime, adapter: SessionUI
 
 
 async def _first_input(runtime: WorkerRuntime, adapter: SessionUI) -> str:
-    """Of a worker that answers once; slash commands work until then."""
+    """Returns the first input of a worker that answers once; slash commands work until then."""
     commands = SlashCommands(runtime, leave=lambda: adapter.request_exit(0))
     try:
         return (await runtime.ui.get_user_input("> ", cancel=adapter.exit_requested)).content
@@ -207,7 +207,7 @@ class _Signals:
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
 
     def nothing_runs(self) -> None:
-        """From now on an interrupt means that the person leaves."""
+        """Makes an interrupt mean from now on that the person leaves."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._adapter.request_exit)
 
     def _interrupt(self) -> None:
@@ -298,7 +298,7 @@ class _SessionPage:
         return self._adapter
 
     async def opened(self, uis: CombinedUI) -> str:
-        """What `/web` does: serves the page if nothing does yet, and shows a link."""
+        """Runs `/web`: serves the page if it is not served yet, and returns a link."""
         if self._adapter is not None:
             return await self.another_link()
         adapter = self.adapter()
@@ -315,7 +315,7 @@ class _SessionPage:
         return self._adapter.address
 
     def _directory(self) -> Path:
-        """A resumed session goes on in its own."""
+        """Returns the directory; a resumed session uses its own."""
         asked = self._asked
         if asked.resume:
             root = find_session(self._runtime.home.path, asked.resume, root=asked.directory).root
@@ -361,17 +361,17 @@ def model_names(runtime: WorkerRuntime) -> Callable[[], list[str]]:
 
 
 def session_ids(runtime: WorkerRuntime) -> Callable[[], list[str]]:
-    """The newest first."""
+    """Returns a function that lists session ids, newest first."""
     return lambda: [each.id for each in SessionIndex(runtime.home.path).sessions(limit=_MOST_SESSIONS)]
 
 
 def server_names(runtime: WorkerRuntime) -> Callable[[], Iterable[str]]:
-    """The MCP servers of the root worker."""
+    """Returns a function that lists the MCP servers of the root worker."""
     return lambda: runtime.path.parts.get(ServerAccess).servers_of(runtime.path.worker)
 
 
 def prompts(runtime: WorkerRuntime) -> Callable[[], list[dict[str, Any]]]:
-    """Prompts of those servers, as commands."""
+    """Returns a function that lists the prompts of those servers as commands."""
     return lambda: [
         {"name": name, "fields": each.fields, "description": each.description}
         for name, each in prompts_of(runtime).items()

@@ -84,7 +84,7 @@ class SandboxArgs:
     timeout: float | None = None
     json: bool = False
     path: str = ""
-    """Only for `explain`: what stands before or without `--`."""
+    """Used by `explain`: the words before or without `--`."""
     command: list[str] = field(default_factory=list)
 
 
@@ -177,7 +177,7 @@ async def _run_attended(child: Any, on_terminal: bool, limit: float | None) -> i
 
 
 async def _copy_output(capture: Any, to: Any) -> None:
-    """As it arrives, to its end, byte for byte."""
+    """Copies output as it arrives, to its end, byte for byte."""
     done = 0
     while True:
         grown = await capture.more(done, 0.5)
@@ -242,7 +242,7 @@ class _Record:
 
 
 def _leftover_fields(after: Aftermath | None) -> dict[str, Any] | None:
-    """As in a `toolResult`: what the walls refused and what the command left behind."""
+    """Returns the fields of a `toolResult`: what the walls refused and what the command left behind."""
     if after is None:
         return None
     fields = {
@@ -285,7 +285,7 @@ class StdinPipe:
 
 
 def standard_input() -> StdinPipe | None:
-    """What was piped or redirected to us is the command's to read; a keyboard, or nothing at all, is not."""
+    """Returns piped or redirected input for the command; None for a keyboard or no input."""
     if sys.stdin is None or sys.stdin.isatty():
         return None
     return StdinPipe(sys.stdin.fileno())
@@ -409,7 +409,7 @@ def _where(found: Any) -> str:
 
 
 def _lines(said: dict[str, Any], indent: str = "") -> list[tuple[str, str]]:
-    """One line a fact, nested ones indented."""
+    """Returns one line for each fact, nested ones indented."""
     lines: list[tuple[str, str]] = []
     for name, value in said.items():
         if isinstance(value, dict):

@@ -234,23 +234,23 @@ def _agreed_to_delete(session: SessionSummary, title: str) -> bool:
 
 ALL_SESSIONS: Final = "all"
 STORE_SESSIONS: Final = 200
-"""So many of the store, the newest, are looked at by `--store`."""
+"""Number of newest sessions of the store that `--store` looks at."""
 ID_SHOWN: Final = 12
-"""So many digits of an id are printed; they are enough to find it again."""
+"""Number of printed digits of an id, enough to find it again."""
 
 
 class IdNotFound(Exception):
-    """Nothing, or several things, match what was typed; the text says what to do."""
+    """Raised if nothing, or several things, match what was typed; the text says what to do."""
 
 
 def home_with_sessions() -> Path | None:
-    """None while nothing was ever recorded: looking must not create anything."""
+    """Returns the home; None if nothing was ever recorded, because a listing must not create anything."""
     home = forge_home().path
     return home if sessions_dir(home).is_dir() else None
 
 
 def home_of_session(typed: str) -> Path | None:
-    """Where a session that was named is read: this home, or the copies of the store's. None: nothing was recorded."""
+    """Returns where a named session is read: this home, or the copies of the store's. None if nothing was recorded."""
     home = home_with_sessions()
     if not typed or typed in (LAST, ALL_SESSIONS) or (home is not None and is_recorded(home, typed)):
         return home
@@ -278,7 +278,7 @@ def is_recorded(home: Path, typed: str) -> bool:
 
 
 class NoSuchSession(Exception):
-    """The store has none of that name."""
+    """Raised if the store has no session of that name."""
 
 
 @contextmanager
@@ -316,7 +316,7 @@ def home_of_store() -> Path | None:
 
 
 def copies_of_stores() -> list[Path]:
-    """Where the sessions of stores are read that were looked at from this home."""
+    """Returns the local copies of stores' sessions that were read from this home."""
     if not (forge_home().path / "state" / "shared").is_dir():
         return []
     from golem_forge.team.mirror import mirror_homes
@@ -343,13 +343,15 @@ NEVER_STARTED: Final = "never_started"
 WAITS: Final = "waits"
 OPEN_WORDS: Final = (RUNNING, WAITS, MAY_HAVE_RUN_WORD, NEVER_STARTED)
 DENIED_WORD: Final = "denied"
-"""Any of the denials, whoever denied."""
+"""Matches every kind of denial."""
 DENIALS: Final = (Status.APPROVAL_DENIED.value, Status.POLICY_DENIED.value, Status.SANDBOX_DENIED.value)
 STATUS_WORDS: Final = (*(status.value for status in Status), DENIED_WORD, *OPEN_WORDS)
 
 
 class LiveSessions:
-    """Which sessions of a home, or of the copies of a store's, have not ended: their open calls are simply not over."""
+    """Finds the sessions of a home, or of the copies of a store, that have not ended, so that their open calls are not
+    reported as lost.
+    """
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -373,7 +375,7 @@ class LiveSessions:
 
 
 def _live_in_store() -> dict[str, str]:
-    """Of the store's sessions those that a runner holds, or that are parked. None where it cannot be asked now."""
+    """Returns the store's sessions that a runner holds or that are parked; empty if it cannot be asked now."""
     with suppress(ConfigError), opened_store() as found:
         if found is None:
             return {}
@@ -399,9 +401,9 @@ def answerer(decision: dict[str, Any]) -> str:
 
 
 def describe_decision(decision: dict[str, Any] | None, most: int = 0) -> str:
-    """Who decided and why: `ask by base write: zone /workspace says ask for write; answered by person`.
+    """Describes who decided and why: `ask by base write: zone /workspace says ask for write; answered by person`.
 
-    `most`: cuts the reason so that the text has about so many characters. Who answered is never cut.
+    `most`: shortens the reason so that the text has about that many characters. Who answered is never cut.
     """
     if decision is None:
         return ""
@@ -419,7 +421,7 @@ REVIEWER: Final = AnsweredBy.REVIEWER.value
 
 
 def root_here() -> str:
-    """Of the program around this directory; empty where the directory is gone."""
+    """Returns the root of the program around this directory; empty if the directory is gone."""
     try:
         return str(program_root(Path.cwd()))
     except FileNotFoundError:

@@ -93,7 +93,7 @@ def parse_address_options(asked: Any, port: int) -> ListenAddress:
 
 
 def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
-    """Of the program around a directory. Raises ConfigError."""
+    """Returns the UI settings of the program around a directory. Raises ConfigError."""
     home = forge_home()
     return read_program(directory, home, trust_store(home), overrides).ui
 

@@ -49,7 +49,7 @@ class HookPoint(StrEnum):
 
 
 class HookAudience(StrEnum):
-    """To whom a hook speaks."""
+    """Who reads what a hook prints."""
 
     MODEL = "model"
     PERSON = "person"
@@ -65,7 +65,7 @@ _ASSIGNMENT: Final = regex(r"[A-Za-z_][A-Za-z0-9_]*=")
 _NOT_IN_A_NAME: Final = regex(r"[^A-Za-z0-9._-]+")
 _PATHS_BY_ITSELF: Final = regex(r"(?<![^\s;&|(])\{paths\}(?![^\s;&|)])")
 _READ_TWICE: Final = regex(r"`|<<|\(\(|\beval\b")
-"""Where a quoted word is read a second time, or by other rules."""
+"""Syntax where a shell reads a quoted word a second time, or by other rules."""
 _LEADS_INTO_A_ZONE: Final = regex(r"\b(?:FORGE_DIRECTORY|CLAUDE_PROJECT_DIR)\b")
 _SHELLS: Final = frozenset({"sh", "bash", "dash", "ksh", "zsh"})
 _RUNNERS: Final = frozenset({"make", "gmake", "just", "npm", "pnpm", "yarn", "tox", "nox"})
@@ -112,22 +112,22 @@ class Hook:
     run: str
     name: str
     tools: tuple[str, ...] = ()
-    """Names or globs; empty: every tool."""
+    """Names or globs; empty means every tool."""
     paths: tuple[str, ...] = ()
     """Globs, from the root of a zone on or, with `/` first, with the zone's name; empty: whatever the paths are."""
     tell: HookAudience | None = None
-    """None: what it prints is kept in the journal alone, unless it names somebody itself."""
+    """None if its output goes to the journal only, unless it names an audience itself."""
     timeout_s: float = 10.0
     on_host: bool = False
     max_rounds: int = 3
     origin: str = ""
-    """`forge.yaml:4`"""
+    """Where it is written, e.g. `forge.yaml:4`."""
     own: bool = True
-    """Whether the person wrote it, and no program."""
+    """Whether the person wrote it and not a program."""
 
 
 def check_hooks(values: dict[str, Any], problems: ConfigProblems, *, own: bool) -> None:
-    """What the keys of one hook, and all hooks of one file, say together. `own`: the file is the person's."""
+    """Checks the keys of each hook and all hooks of one file together. `own`: the file is the person's."""
     hooks = values.get("hooks")
     if not isinstance(hooks, list):
         return
@@ -245,7 +245,7 @@ def command_words(run: str) -> list[str] | None:
 
 
 def _tokens(run: str) -> list[str]:
-    """Raises ValueError: a quote is not closed."""
+    """Splits a command into words. Raises ValueError for an unclosed quote."""
     lexer = shlex.shlex(run, posix=True, punctuation_chars=True)
     lexer.commenters = ""
     lexer.whitespace_split = True
@@ -284,7 +284,7 @@ def effective_hooks(project: ConfigLayer, person: ConfigLayer) -> tuple[Hook, ..
 
 
 def restrict_untrusted_hooks(project: ConfigLayer, unused: list[str]) -> list[Any]:
-    """Of a stranger's hooks none counts."""
+    """Removes all hooks of an untrusted program and adds them to `unused`."""
     said: list[Any] = project.values.get("hooks") or []
     unused += [f"{project.at('hooks', number)}: hooks: {each['run'][:80]!r}" for number, each in enumerate(said)]
     return []

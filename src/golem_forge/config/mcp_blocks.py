@@ -70,11 +70,11 @@ _NOT_TEXT: Final = "expected a text (put numbers and true/false in quotes)"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBlock:
     keys: Mapping[str, Any]
-    """As checked; what did not pass is not there."""
+    """The checked keys; invalid ones are left out."""
     origin: str
-    """`forge.yaml:7`, where the server is named."""
+    """Where the server is named, e.g. `forge.yaml:7`."""
     origins: Mapping[str, str] = field(default_factory=dict)
-    """By key, also of those that did not pass; a single zone's is `zones.<name>`."""
+    """Origin by key, also of invalid keys; that of a single zone is `zones.<name>`."""
     problem: str = ""
     """Why it cannot be used, where that is no error of the whole file (`.mcp.json`)."""
 
@@ -87,7 +87,7 @@ def is_text(value: object) -> bool:
 
 
 def environment_problems(env: Mapping[str, Any]) -> dict[str, str]:
-    """By name, why a fixed variable cannot be given."""
+    """Returns by name why a fixed variable is not allowed."""
     found: dict[str, str] = {}
     for name, value in env.items():
         if why := variable_problem(name):
@@ -98,7 +98,7 @@ def environment_problems(env: Mapping[str, Any]) -> dict[str, str]:
 
 
 def header_problems(headers: Mapping[str, Any]) -> dict[str, str]:
-    """By name, why a header cannot be sent."""
+    """Returns by name why a header cannot be sent."""
     found: dict[str, str] = {}
     seen: set[str] = set()
     for name, value in headers.items():
@@ -180,7 +180,7 @@ def _auth(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def _type(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """As other programs write it: which of the two kinds it is, which `command` and `url` say already."""
+    """Checks the key `type` of other programs, which repeats what `command` and `url` already say."""
     if value == "sse":
         problems.add(path, f"{NO_SSE} (`type: http`)")
         return HTTP[0]
@@ -216,7 +216,7 @@ SERVER_CHECK: Final = MappingSchema(_KEY_CHECKS)
 
 
 def server_block(checked: Mapping[str, Any], path: YamlPath, problems: ConfigProblems) -> ServerBlock:
-    """From the checked mapping at `path` of the file."""
+    """Builds the block from the checked mapping at `path` of the file."""
     at = problems.file.at
     written: Any = problems.file.value
     for part in path:
@@ -262,7 +262,7 @@ def normalise_keys(file: YamlFile) -> YamlFile:
 
 
 def mcp_file(values: Mapping[str, Any], problems: ConfigProblems) -> McpFile:
-    """From the checked top level; a name that no server can have is one problem more."""
+    """Builds the MCP part from the checked top level; adds a problem for an invalid server name."""
     servers: dict[str, ServerBlock] = {}
     for name, checked in values.get("mcp", {}).get("servers", {}).items():
         path = ("mcp", "servers", name)
@@ -328,7 +328,7 @@ class JsonServers:
 
 
 class _FileRefused(Exception):
-    """Why the whole file is not used."""
+    """Raised with the reason why the whole file is not used."""
 
 
 def read_mcp_json(root: Path) -> JsonServers:
@@ -476,7 +476,7 @@ class _Entry:
         return ServerBlock(keys=keys, origin=MCP_JSON, problem=self._problem)
 
     def _choose_transport(self, keys: dict[str, Any], kind: Any) -> None:
-        """Leaves the keys of one transport."""
+        """Keeps only the keys of one transport."""
         if kind == "sse":
             self._problem = NO_SSE
             return

@@ -59,7 +59,7 @@ from golem_forge.core.text import nearest_hint
 
 _USER_SCOPE: Final = ""
 _EDITOR_SCOPE: Final = "editor:"
-"""No root of a program begins so: roots are absolute."""
+"""Prefix that no program root has, since roots are absolute."""
 _DEFERRAL: Final = {"defer_above": "above", "defer_tokens": "tokens", "always_load": "always_load"}
 _SAME_KEYS: Final = (
     *("command", "cwd", "env", "zones", "network", "url", "headers", "auth", "enabled", "required"),
@@ -184,9 +184,9 @@ def _server_spec(check: ServerCheck, scope: str) -> ServerSpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramZones:
     root: Path
-    """Real."""
+    """The real path."""
     zones: tuple[ZoneEntry, ...]
-    """As they count."""
+    """The zones in force."""
     written: Mapping[str, Literal["ro", "rw"]]
     """Every zone that the program's own file may mean, with the mode it is written with, trusted or not."""
 
@@ -228,8 +228,9 @@ class ServerCheck:
             self._add_problem("auth", "cannot be used together with a header `Authorization`; keep one of the two")
 
     def directories(self, ground: ProgramZones) -> None:
-        """What `.mcp.json` names by host paths, said by zones. Where nobody wrote which zones the server has, it gets
-        those, to read: its card says so, and `zones` in forge.yaml gives more."""
+        """Replaces host paths of `.mcp.json` by zones. If the server's zones are not set, it gets these read-only: its
+        card says so, and `zones` in forge.yaml gives more.
+        """
         if "command" not in self.keys:
             return
         unsaid = "zones" not in self.block.origins
@@ -266,7 +267,7 @@ class ServerCheck:
         self._no_wider(ground)
 
     def cwd(self) -> None:
-        """In a zone that the server has."""
+        """Checks that the working directory lies in a zone of the server."""
         cwd: str = self.keys.get("cwd", "")
         if not cwd:
             return

@@ -63,10 +63,11 @@ class ServerSpec(WithCache):
     name: str
     """Valid: `^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$`, no `__`."""
     scope: str
-    """Whose server of that name it is: the program's root, or empty for the person's own config. Two programs may both
-    have a `docs`; what was agreed to for one says nothing of the other."""
+    """The owner of the name: the program's root, or empty for the person's own config. Two programs may both have a
+    `docs`; an approval of one does not hold for the other.
+    """
     origin: str
-    """`forge.yaml:7` or `.mcp.json`."""
+    """Where it is written: `forge.yaml:7` or `.mcp.json`."""
     command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
@@ -82,13 +83,13 @@ class ServerSpec(WithCache):
     enabled: bool = True
     required: bool = False
     trust: ServerTrust = ServerTrust.UNTRUSTED
-    """As it counts: an untrusted program's word for it does not."""
+    """The trust in force; an untrusted program cannot give it."""
     allow: tuple[str, ...] = ("*",)
     deny: tuple[str, ...] = ()
     always_load: tuple[str, ...] = ()
     approval_default: Setting[Verdict] | None = None
     approval_tools: Mapping[str, Setting[Verdict]] = field(default_factory=dict)
-    """By raw tool name."""
+    """Verdicts by raw tool name."""
     sampling: Verdict = Verdict.ASK
     connect_timeout: float = CONNECT_TIMEOUT_S
     idle_timeout: float = 120
@@ -104,7 +105,7 @@ class ServerSpec(WithCache):
 
     @cached_property
     def described(self) -> dict[str, Any]:
-        """What a person agrees to when they let it start, in the words of the file; the digest is over this."""
+        """Returns what a person approves, with the keys of the file; the digest is over this."""
         if self.is_http:
             auth = {"bearer_env": self.auth.variable} if self.auth.kind is AuthKind.BEARER else self.auth.kind.value
             return {"url": self.url, "headers": dict(self.headers), "auth": auth}
@@ -128,20 +129,20 @@ class DeferralSettings:
     """forge.yaml's `tools`: when definitions are too many to be sent with every request."""
 
     above: int = 40
-    """More tools than this, or"""
+    """Tools are deferred if there are more than this many."""
     tokens: int = 8000
-    """more than this (bytes ÷ 4)."""
+    """Tools are also deferred if their definitions have more tokens than this (bytes ÷ 4)."""
     always_load: tuple[str, ...] = ()
-    """Globs of names that are sent all the same."""
+    """Globs of names that are never deferred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpSettings:
     servers: Mapping[str, ServerSpec] = field(default_factory=dict)
-    """By name, in name order."""
+    """Servers by name, in name order."""
     deferral: DeferralSettings = DeferralSettings()
     warnings: tuple[str, ...] = ()
-    """What `.mcp.json` says that Forge does not know, with file and key."""
+    """Keys of `.mcp.json` that Forge does not know, with the file."""
 
 
 _NAME: Final = regex(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
@@ -165,7 +166,7 @@ def server_name(raw: str) -> str:
 MAX_URL_CHARS: Final = 8192
 _UNUSUAL_CHAR: Final = regex(r"[^\x21-\x7e]|[\\<>\"^`{|}]")
 _FIXED_HOST: Final = regex(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#$]+[/?#]")
-"""As much of an address as fixes the host."""
+"""The part of an address that determines the host."""
 _LABEL: Final = regex(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMERIC_LABEL: Final = regex(r"0x[0-9a-f]*|[0-9]+")
 _PORT: Final = regex(r"[1-9][0-9]{0,4}")
@@ -194,7 +195,7 @@ def url_problem(url: str) -> str:
 
 
 def unexpanded_url_problem(url: str) -> str:
-    """The same while `${NAME}` still stands in it: said as soon as the text alone decides it."""
+    """Checks an address that still contains `${NAME}`, as far as the text alone decides."""
     if "${" not in url:
         return url_problem(url)
     literal = url[: url.index("${")]
@@ -270,7 +271,7 @@ _OPTION: Final = regex(r"-*(?P<name>[\w.-]+)\s*[=:]\s*(?P<value>.+)", re.DOTALL)
 """`--api-key=…`, `TOKEN=…`, `Authorization: …`"""
 _IN_QUERY: Final = regex(r"[?&](?P<name>[^=&#]+)=(?P<value>(?:\$\{[^}]*\}|[^&#])*)")
 _SHORT_NAMES: Final = frozenset({"tok", "pass"})
-"""Of options."""
+"""Short option names for secrets."""
 _NAMES_IN_QUERY: Final = frozenset({"key", "auth", *_SHORT_NAMES})
 _LINE_ENDS: Final = regex(r"[\r\n\0]")
 
@@ -290,9 +291,9 @@ class ExpandedServer:
     """`pass_env` (the names that are set) and `env` over it."""
     url: str = ""
     headers: Mapping[str, str]
-    """With `Authorization` where the config says `bearer_env`."""
+    """Headers, with `Authorization` if the config has `bearer_env`."""
     secrets: tuple[str, ...] = ()
-    """For the Redactor: the values of the environment in it."""
+    """Values of the environment, for the Redactor."""
 
     def __repr__(self) -> str:
         return f"Expanded({len(self.args)} args, env {sorted(self.env)}, headers {sorted(self.headers)})"
@@ -333,9 +334,10 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
 
 
 def expand_spec(spec: ServerSpec, environ: Mapping[str, str], zone: Callable[[str], str]) -> ExpandedServer:
-    """What is started or sent, and the values that must not be seen again. `zone`: where a zone of the server stands
-    inside its walls; asked only for zones that the spec gives it. Raises UnsetVariable, or ForgeError for what is no
-    longer an address or a header with the values in it."""
+    """Returns what is started or sent, with variables replaced, and the values to redact. `zone`: returns the path of a
+    zone inside the server's walls; called only for its zones. Raises UnsetVariable, or ForgeError if a value makes an
+    address or header invalid.
+    """
 
     def given(name: str) -> str:
         if name not in spec.zones:

@@ -114,7 +114,7 @@ UI_KEYS: Final[dict[str, Check]] = {"ui": MappingSchema({"web": MappingSchema({"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UiSettings:
     web_port: int = 0
-    """0: any that is free."""
+    """0 means any free port."""
     web_notify: bool = False
     """Whether a page that is not looked at tells that an answer is awaited."""
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -138,7 +138,7 @@ class InstructionSettings:
     project_files: bool = True
     """Whether AGENTS.md and the skills of the project go to the model."""
     origin: str = ""
-    """Where it was written; empty: nowhere."""
+    """Where it was written; empty if nowhere."""
 
 
 def effective_instructions(project: ConfigLayer, person: ConfigLayer) -> InstructionSettings:
@@ -156,7 +156,7 @@ def _restrict_untrusted_instructions(project: ConfigLayer, person: ConfigLayer, 
 
 
 SWITCHED_TOOLSETS: Final = ("code",)
-"""Those that a program's file or the person's own can switch off for every worker."""
+"""Toolsets that a program's file or the person's own can switch off for every worker."""
 
 
 def _toolsets_off(project: ConfigLayer, person: ConfigLayer) -> frozenset[str]:
@@ -191,7 +191,7 @@ class OtelSettings:
 
     @property
     def address(self) -> str:
-        """Where spans go."""
+        """Returns the address for spans."""
         named = (os.environ.get(name, "") for name in reversed(_OTEL_ADDRESSES[:2]))
         return next(filter(None, named), self.endpoint or "http://localhost:4318")
 
@@ -215,7 +215,7 @@ class OtelSettings:
 
     @property
     def usable(self) -> bool:
-        """Switched on, and what it needs is here."""
+        """Whether it is switched on and its libraries are installed."""
         return bool(self.asked_by) and not self.problem
 
 
@@ -241,7 +241,7 @@ def _effective_undo(project: ConfigLayer, person: ConfigLayer) -> UndoSettings:
 
 
 def _own_only_notice(project: ConfigLayer, block: str) -> str:
-    """Of a block that a program's file has and that counts only where the person wrote it."""
+    """Returns a notice about a block in a program's file that counts only in the person's own."""
     own = [each.origin for name in project.block(block) if not is_override((each := _at(project, block, name)).origin)]
     return f"{own[0]}: {block} is ignored: only your own config.yaml or the command line can say it." if own else ""
 
@@ -253,7 +253,9 @@ def _at(layer: ConfigLayer, *path: str) -> Setting[Any]:
 
 
 def otel_secrets(environ: Mapping[str, str]) -> Iterator[str]:
-    """What a collector is sent to let us in: `authorization=Bearer …,x-key=…`, and the password of an address."""
+    """Yields the secrets for a collector: of headers (`authorization=Bearer …,x-key=…`), and the password of an
+    address.
+    """
     for name in _OTEL_ADDRESSES:
         before_host, _, host = environ.get(name, "").rpartition("@")
         yield before_host.rpartition(":")[2] if host else ""
@@ -265,7 +267,9 @@ def otel_secrets(environ: Mapping[str, str]) -> Iterator[str]:
 
 PROGRAM_FILE: Final = "forge.yaml"
 FOUR_EYES: Final = ("medium", "high", "critical")
-"""From this risk on whoever started a background session cannot answer its questions; the first is the strictest."""
+"""Risks from which the person who started a background session cannot answer its questions; the first is
+the strictest.
+"""
 PROJECT_RULES: Final = ".forge/rules.yaml"
 
 _SCHEMA: Final = MappingSchema(
@@ -303,16 +307,16 @@ class ApprovalSettings:
     user_mode: Setting[ApprovalMode] | None = None
     project_mode: Setting[ApprovalMode] | None = None
     four_eyes: Setting[str] | None = None
-    """From this risk on somebody else than who started the session has to answer."""
+    """From this risk on another person than the one who started the session has to answer."""
     reviewer: ReviewerSettings | None = None
-    """Who answers small questions before a person does; None: nobody."""
+    """Answers questions of low risk before a person is asked; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     root: Path
     file: Path | None
-    """None: a directory without a forge.yaml around it."""
+    """None for a directory without a forge.yaml around it."""
     trusted: bool
     zones: tuple[ZoneEntry, ...]
     unprotect: tuple[str, ...]
@@ -332,17 +336,17 @@ class Program:
     withheld_zones: frozenset[str] = frozenset()
     """Zones that the program's file names and that it is not trusted to name: a worker goes without them."""
     unused: tuple[str, ...] = ()
-    """What the program's files say and the program is not trusted to say."""
+    """Settings of the program's files that do not count because it is not trusted."""
     remarks: tuple[str, ...] = ()
-    """What a person must hear besides, trusted or not."""
+    """Further notices for the person, trusted or not."""
 
     @property
     def notice(self) -> str:
-        """What the person should know at the start, as one text; empty if there is nothing."""
+        """The notice for the person at the start; empty if there is none."""
         return self.notice_with()
 
     def notice_with(self, unused: Sequence[str] = ()) -> str:
-        """The same with what further files (worker files) say and may not."""
+        """Returns the notice with unused settings of further files (worker files)."""
         lines = [f"  {item}" for item in (*self.unused, *unused)]
         if lines:
             lines.insert(0, "This program is not trusted. Not used until you have read it and run `forge trust`:")

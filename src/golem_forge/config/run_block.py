@@ -68,10 +68,10 @@ MODE_MEANINGS: Final = {
     ApprovalMode.APPROVE_ALL: "Calls that need approval run without a question. What is blocked stays blocked.",
     ApprovalMode.AUTO_DENY: "Forge denies each call that needs approval, unless you chose to remember it.",
 }
-"""For people who choose one."""
+"""Descriptions for people who choose one."""
 
 DEFAULT_MODE: Final = "default"
-"""The origin of a mode that nobody wrote."""
+"""The origin of a mode that nobody set."""
 _STRICTNESS: Final = (
     ApprovalMode.APPROVE_ALL,
     ApprovalMode.CONTAINED,
@@ -114,7 +114,7 @@ def approval_settings(value: Any, path: YamlPath, problems: ConfigProblems) -> d
 
 
 def verdict_settings(file: YamlFile, block: dict[str, Any], path: YamlPath) -> dict[str, Any]:
-    """The same of a checked block."""
+    """Converts a checked block to settings with their origins."""
 
     def setting(word: str, *where: str) -> Setting[Verdict]:
         return Setting(Verdict(word), file.at((*path, *where)))
@@ -132,7 +132,7 @@ PROVIDER_NAMES: Final = (
     *("google-cloud", "groq", "heroku", "huggingface", "litellm", "meta", "mistral", "moonshotai", "nebius"),
     *("ovhcloud", "sambanova", "snowflake", "together", "vercel", "vllm", "xai", "zai"),
 )
-"""What may stand before the first colon of a model string, in the order in which they are tried."""
+"""Providers, the part of a model string before its first colon, in the order in which they are tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,9 @@ class ProviderSettings:
     text_calls: bool | None = None
     """Whether a call that a model writes as its answer is taken as one; None: of servers of one's own only."""
     media: tuple[str, ...] | None = None
-    """What of tool results is sent as it is: `image`, `pdf`, `audio`; None: what the provider is known to take."""
+    """Media of tool results that are sent unchanged: `image`, `pdf`, `audio`; None means those that the provider is
+    known to accept.
+    """
     request_timeout: float = 600.0
     """Seconds of silence after which a request has failed. A reasoning model may be silent for minutes before its
     first word."""
@@ -159,7 +161,7 @@ class GenerationSettings:
     temperature: float | None = None
     top_p: float | None = None
     max_output: int | None = None
-    """Tokens of one answer."""
+    """Maximum tokens of one answer."""
     stop: tuple[str, ...] | None = None
     """Texts at which the answer ends."""
 
@@ -168,7 +170,7 @@ class GenerationSettings:
         return {name: value for name in GENERATION_KEYS if (value := getattr(self, name)) is not None}
 
     def under(self, other: GenerationSettings) -> GenerationSettings:
-        """These, except for what the other says."""
+        """Returns these settings with those of the other on top."""
         return replace(self, **other.said)
 
 
@@ -181,8 +183,9 @@ class DelegationLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetLimits:
-    """None: no limit of this kind. In forge.yaml they hold for the whole tree of a session, in a worker file for it and
-    everything below it."""
+    """None means no limit of this kind. In forge.yaml they hold for all workers of a session, in a worker file for it
+    and everything below it.
+    """
 
     max_cost_usd: float | None = None
     max_tokens: int | None = None
@@ -198,16 +201,16 @@ class Price:
     input: float
     output: float
     cached: float | None = None
-    """None: cached input costs what other input costs."""
+    """None if cached input costs as much as other input."""
     cache_write: float | None = None
-    """Of input that the provider put into its cache. None: it costs what other input costs."""
+    """Price of input that the provider writes to its cache; None if it costs as much as other input."""
     above: tuple[PriceTier, ...] = ()
     """Other prices for requests with much input, by rising start."""
     source: str = ""
-    """What a person is told of where it comes from (`local`, `as of 2026-10-14`); empty: they said it themselves."""
+    """The source shown to a person (`local`, `as of 2026-10-14`); empty if the person set it."""
 
     def at(self, input_tokens: int) -> Price:
-        """What a request with so much input costs."""
+        """Returns the price for a request with this much input."""
         reached = [tier.price for tier in self.above if input_tokens > tier.start]
         return reached[-1] if reached else self
 
@@ -231,7 +234,7 @@ class RunSettings:
     delegation: DelegationLimits = field(default_factory=DelegationLimits)
     budget: BudgetLimits = field(default_factory=BudgetLimits)
     pricing: Mapping[str, Price] = field(default_factory=dict)
-    """By whole model string, `anthropic:claude-sonnet-4-5`."""
+    """Prices by the complete model string, `anthropic:claude-sonnet-4-5`."""
     origins: Mapping[str, str] = field(default_factory=dict)
     """Top-level key → where it was written (`forge.yaml:3`), for `/config` and for messages."""
 
@@ -240,7 +243,7 @@ _BASE_URL: Final = regex(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
 def base_url(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """What does not fit may hold credentials, so the text of the problem does not repeat it."""
+    """Checks an address. The error does not repeat it, because it may hold credentials."""
     if isinstance(value, str) and _BASE_URL.fullmatch(value):
         return value
     problems.add(path, "expected an address like https://host/v1, without credentials")
@@ -398,16 +401,16 @@ class ReviewerSettings:
     """Or a model, `provider:name`."""
     up_to: Risk = Risk.MEDIUM
     max_requests: int = 200
-    """In one session."""
+    """Maximum requests in one session."""
     max_cost_usd: float | None = None
     models: Mapping[str, ProviderSettings] = field(default_factory=dict)
-    """How the person reaches providers; what a program says does not count."""
+    """The person's provider settings; those of a program do not count."""
     pricing: Mapping[str, Price] = field(default_factory=dict)
     origin: str = ""
 
     @property
     def name(self) -> str:
-        """As cards and records name it."""
+        """The name on cards and in records."""
         return os.path.basename(self.run[0]) if self.run else self.model
 
 
@@ -432,7 +435,7 @@ def check_reviewer(values: dict[str, Any], problems: ConfigProblems) -> None:
 
 
 def effective_reviewer(project: ConfigLayer, person: ConfigLayer) -> ReviewerSettings | None:
-    """The command line's, else the person's own."""
+    """Returns the reviewer of the command line, else the person's own."""
     for layer, counts in ((project, is_override(project.at(*_PATH))), (person, True)):
         if not counts or layer.setting(*_PATH) is None:
             continue
@@ -453,7 +456,7 @@ def effective_reviewer(project: ConfigLayer, person: ConfigLayer) -> ReviewerSet
 
 
 def reviewer_notice(project: ConfigLayer) -> str:
-    """Of a program that names one."""
+    """Returns a notice about a program that names a reviewer."""
     if project.setting(*_PATH) is None or is_override(project.at(*_PATH)):
         return ""
     where = project.at(*_PATH)

@@ -54,12 +54,15 @@ from golem_forge.core.regex import regex
 
 TLS_PORT: Final = 443
 PLACEHOLDER: Final = "forge-credential-"
-"""What children find in the variable, followed by its name, and write where the value is to stand."""
+"""The value of the variable for children, followed by its name; they write it where the credential is to
+be inserted.
+"""
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Not TRACE, which answers with the header itself, and not CONNECT."""
+"""Without TRACE, which answers with the header itself, and without CONNECT."""
 PROJECT_SECRETS: Final[ContextVar[Mapping[str, str]]] = ContextVar("PROJECT_SECRETS", default=MappingProxyType({}))
-"""What references `project:NAME` mean in the session whose tasks these are. A runner has sessions of several projects
-in one process: none sees another's."""
+"""Values of `project:NAME` references in the session that this task belongs to. A runner has sessions of several
+projects in one process: none sees another's.
+"""
 _VARIABLE: Final = regex(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
 _HEADER: Final = regex(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _NO_CREDENTIAL: Final = frozenset(
@@ -74,7 +77,7 @@ _PATH: Final = regex(r"(?:/[^/\s%?#\\;]{1,200}){1,50}/?|/")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCredential:
     host: str
-    """In its one spelling; port 443."""
+    """The host in normal form; port 443."""
     header: str
     variable: str
     methods: tuple[str, ...]
@@ -84,7 +87,7 @@ class HostCredential:
     """Whether `variable` is a secret of the session's project, not a variable of Forge's own environment."""
 
     def value(self, environ: Mapping[str, str]) -> str:
-        """Empty: there is none."""
+        """Returns the value; empty if there is none."""
         known = PROJECT_SECRETS.get() if self.of_project else environ
         return known.get(self.variable, "").strip()
 
@@ -165,7 +168,7 @@ def effective_credentials(person: ConfigLayer) -> tuple[HostCredential, ...]:
 
 
 def credentials_notice(project: ConfigLayer) -> str:
-    """What a person must hear about a program that names credentials, trusted or not."""
+    """Returns a notice about a program that names credentials, trusted or not."""
     if not project.block("sandbox").get("credentials"):
         return ""
     where = project.at("sandbox", "credentials")
@@ -173,15 +176,16 @@ def credentials_notice(project: ConfigLayer) -> str:
 
 
 def credential_parts(value: str) -> tuple[str, ...]:
-    """What must not be shown of a value: the whole, and the parts that a server may answer with alone: the token
-    behind `Bearer `, name and password inside `Basic …`."""
+    """Returns the texts to redact: the whole value, and parts that a server may repeat alone: the token after `Bearer
+    `, name and password inside `Basic …`.
+    """
     decoded = decoded_basic(value)
     parts = (value, *value.split(" ")[1:], decoded, decoded.partition(":")[2])
     return tuple(dict.fromkeys(part for part in parts if part == value or len(part) >= 8))
 
 
 def decoded_basic(value: str) -> str:
-    """What stands in `Basic …`; empty for anything else."""
+    """Returns the decoded text of `Basic …`; empty for anything else."""
     basic = _BASIC.fullmatch(value.strip())
     try:
         return base64.b64decode(basic[1], validate=True).decode("utf-8") if basic else ""
@@ -210,7 +214,7 @@ class ZoneEntry:
     """Absolute host directory, as written: links are not resolved."""
     mode: Literal["ro", "rw"] = "rw"
     write: Verdict | None = None
-    """None: nobody wrote one; it then is `ask`."""
+    """None if it is not set, which means `ask`."""
     delete: Verdict | None = None
     at_host_path: bool = True
     """Inside walls it stands at its host path; False: at `/<name>` only."""
@@ -240,7 +244,7 @@ def zone_entries(file: YamlFile, zones: dict[str, Any], start: Path) -> tuple[Zo
 
 
 def zone_verdict(block: Mapping[str, Any], verb: str) -> Verdict | None:
-    """What a checked zone says of `write` or `delete`."""
+    """Returns the verdict of a checked zone for `write` or `delete`."""
     word = block.get("approval", {}).get(verb)
     return None if word is None else Verdict(word)
 
@@ -254,15 +258,15 @@ class ResourceLimits:
     """Limits of one child process tree, whatever level of walls stands around it."""
 
     timeout_s: float | None = None
-    """None: the caller watches the time itself."""
+    """None if the caller watches the time itself."""
     memory: int = 2 * GIB
     """Private memory of the whole tree, in bytes."""
     processes: int = 256
-    """Of the whole tree."""
+    """Maximum processes of the whole tree."""
     cpu_s: int = 600
-    """Per process."""
+    """CPU seconds of each process."""
     file_size: int = GIB
-    """Per file, in bytes."""
+    """Maximum bytes of each file."""
     open_files: int = 1024
     output: int = 64 * MIB
     """Standard output and standard error together, in bytes."""
@@ -273,28 +277,28 @@ class WallSettings:
     read: tuple[str, ...] = ()
     """Further host directories that children may read (`sandbox.read`)."""
     toolchains: bool = True
-    """False: `sandbox.toolchains: off`."""
+    """False for `sandbox.toolchains: off`."""
     off: bool = False
-    """True: `sandbox.walls: off`, by the person's own config or command line."""
+    """True for `sandbox.walls: off` in the person's own config or command line."""
     devices: tuple[str, ...] = ()
     """Devices that commands may use: a group (`nvidia`, `dri`, `kvm`) or a node below /dev. The person's own word."""
     sockets: tuple[str, ...] = ()
     """Unix sockets of the host that commands may reach, absolute. The person's own word."""
     outside: bool = False
-    """True: `sandbox.outside: ask`: a command may ask to run outside the walls, once. The person's own word."""
+    """True for `sandbox.outside: ask`: a command may ask to run outside the walls once. Only the person can set it."""
     limits: ResourceLimits = field(default_factory=ResourceLimits)
     credentials: tuple[HostCredential, ...] = ()
-    """Of the person's own config alone."""
+    """Credentials of the person's own config only."""
 
 
 _SIZE_UNITS: Final = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE: Final = regex(r"([0-9]{1,12}(?:\.[0-9]{1,3})?) ?(KiB|MiB|GiB|TiB)")
 _MAX_LIMIT: Final = 1 << 62
-"""What the kernel takes for a limit, with room."""
+"""A limit that the kernel accepts, with a margin."""
 
 
 def size(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """Bytes, as a number or like `512MiB`."""
+    """Checks a size in bytes: a number, or a text like `512MiB`."""
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     amount = int(float(match[1]) * _SIZE_UNITS[match[2]]) if match else value
     if is_whole(amount) and 0 < amount <= _MAX_LIMIT:
@@ -381,7 +385,7 @@ def effective_walls(project: ConfigLayer, person: ConfigLayer) -> WallSettings:
 
 
 def _from_both(key: str, project: ConfigLayer, person: ConfigLayer) -> tuple[str, ...]:
-    """What the command line adds stands in the program's layer, where nothing else of it may stand."""
+    """Returns the values of the person's layer and of the command line, which are stored in the program's layer."""
     said = (item for layer in (person, project) for item in layer.block("sandbox").get(key, ()))
     return tuple(dict.fromkeys(said))
 
@@ -407,7 +411,7 @@ def refuse_exits(block: Any, problems: ConfigProblems) -> None:
 
 
 def walls_notice(project: ConfigLayer) -> str:
-    """What a person must hear about a program that speaks about walls themselves, trusted or not."""
+    """Returns a notice about a program that sets `sandbox.walls`, trusted or not."""
     if "walls" not in project.block("sandbox"):
         return ""
     where = project.at("sandbox", "walls")
@@ -453,8 +457,8 @@ class UndoSettings:
     keep: float = 30 * 86_400.0
     """Seconds for which a session's changes can be undone."""
     max_disk: int = 5 << 30
-    """Bytes for all sessions; the oldest go first."""
+    """Maximum bytes for all sessions; the oldest are removed first."""
     max_file: int = 32 << 20
-    """Larger files are not kept."""
+    """Maximum bytes of a file that is kept."""
     max_total: int = 2 << 30
     """Bytes for one zone, at most a tenth of the free disk."""

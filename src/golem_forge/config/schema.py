@@ -51,7 +51,7 @@ class Setting(Generic[T]):
 
 
 class ConfigProblems:
-    """Collects problems of one file."""
+    """Collects the problems of one file."""
 
     nothing_is_empty = True
     """`sandbox:` with nothing after it is an empty mapping."""
@@ -67,7 +67,7 @@ class ConfigProblems:
         self.add(path, f"expected {expected}, got {_shown(value)}")
 
     def unknown_key(self, path: YamlPath, key: str, known: Iterable[str]) -> None:
-        """`path`: of the mapping."""
+        """Adds a problem for an unknown key. `path`: of the mapping."""
         self.add((*path, key), unknown_key_message(key, known))
 
     def missing_key(self, path: YamlPath, key: str) -> None:
@@ -166,7 +166,7 @@ def _shown(value: Any) -> str:
 
 
 def value_that(usable: Callable[[Any], bool], expected: str) -> Check:
-    """Any value for which `usable` holds."""
+    """Returns a check that accepts values for which `usable` holds."""
 
     def check_value(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
         return value if usable(value) else refuse(problems, path, value, expected)
@@ -196,13 +196,13 @@ def positive(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """`30m` → 1800.0"""
+    """Converts a time like `30m` to seconds (1800.0)."""
     seconds = time_span(value) if isinstance(value, str) else None
     return refuse(problems, path, value, "a time like 30s, 30m, 12h or 90d") if seconds is None else seconds
 
 
 def time_span(text: str) -> float | None:
-    """Seconds; None: it is no time like `30m`."""
+    """Returns the seconds of a time like `30m`; None for another text."""
     found = _DURATION.fullmatch(text)
     return float(int(found[1]) * _SECONDS[found[2]]) if found is not None and int(found[1]) else None
 
@@ -243,8 +243,9 @@ def map_of(item: Check) -> Check:
 
 
 def changed_fields(record: Any, *, without: Collection[str] = (), stated: Collection[str] = ()) -> dict[str, Any]:
-    """What a file would have to say of a record: its members, in order, that differ from what they are by default.
-    Those `without` never are, those `stated` always."""
+    """Returns the fields of a record, in order, that differ from their defaults, as a file would state them. Those in
+    `without` are left out, those in `stated` always included.
+    """
     changed = {}
     for member in fields(record):
         default = member.default if member.default_factory is MISSING else member.default_factory()
@@ -257,18 +258,18 @@ def changed_fields(record: Any, *, without: Collection[str] = (), stated: Collec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigLayer:
-    """Without a file it says nothing."""
+    """The settings of one file; empty without a file."""
 
     mcp: McpFile
     file: YamlFile = field(default_factory=lambda: YamlFile("", {}, {}))
     data: bytes = b""
-    """What was parsed."""
+    """The bytes that were parsed."""
     values: Mapping[str, Any] = field(default_factory=dict)
     """The checked top level; what did not pass the check is not there."""
     folder: Path = Path()
-    """Where its relative directories begin."""
+    """The directory that relative paths start from."""
     zones: tuple[ZoneEntry, ...] | None = None
-    """None: it names no zones."""
+    """None if it names no zones."""
 
     def block(self, *keys: str) -> dict[str, Any]:
         """A mapping below the top; empty where it says nothing."""
@@ -278,7 +279,7 @@ class ConfigLayer:
         return dict(found)
 
     def at(self, *path: str | int) -> str:
-        """`forge.yaml:7`, where it says something."""
+        """Returns where a setting is written, e.g. `forge.yaml:7`."""
         return self.file.at(path)
 
     def setting(self, *path: str) -> Setting[Any] | None:

@@ -100,7 +100,7 @@ def _secret(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def _web_address(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """Does not repeat it: it may hold a secret."""
+    """Checks an address. The error does not repeat it, because it may hold a secret."""
     if isinstance(value, str) and not _web_problem(value):
         return value
     problems.add(path, _web_problem(value) if isinstance(value, str) else "expected https://…")
@@ -171,7 +171,7 @@ STORE_KEYS: Final[dict[str, Check]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyHook:
-    """Where a runner tells what happens to its sessions, and what of it."""
+    """A webhook that a runner calls, and the events that it reports."""
 
     webhook: str
     secret: str
@@ -181,11 +181,11 @@ class NotifyHook:
     projects: tuple[str, ...] = ()
     """Names: it is told of their sessions alone; empty: of all."""
     folder: Path | None = None
-    """Of the program whose forge.yaml has it: it is told of that program's sessions alone."""
+    """The program whose forge.yaml has it; it is called for that program's sessions only."""
     origin: str = ""
 
     def url(self, environ: Mapping[str, str] = os.environ) -> str:
-        """Raises ConfigError."""
+        """Returns the address. Raises ConfigError."""
         if not self.webhook.startswith(FROM_VARIABLE):
             return self.webhook
         found = self._variable(self.webhook, "the address of the webhook", environ)
@@ -194,7 +194,7 @@ class NotifyHook:
         return found
 
     def key(self, environ: Mapping[str, str] = os.environ) -> bytes:
-        """What signs. Raises ConfigError."""
+        """Returns the signing key. Raises ConfigError."""
         return self._variable(self.secret, "the secret of the webhook", environ).encode()
 
     def secrets(self, environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str]]:
@@ -213,14 +213,14 @@ class NotifyHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInSettings:
-    """What this server is to a provider of OpenID Connect, and which roles its groups give."""
+    """This server's registration at an OpenID Connect provider, and the roles of its groups."""
 
     client_id: str = ""
     client_secret: str = ""
     groups: str = "groups"
-    """The claim that names them."""
+    """The claim that holds the groups."""
     name: str = "preferred_username"
-    """The claim that names the person."""
+    """The claim that holds the person's name."""
     scopes: tuple[str, ...] = ("openid", "profile", "email", "offline_access")
     recheck: float = 60.0
     """Seconds after which the provider is asked again."""
@@ -315,7 +315,7 @@ class WorkspaceSettings:
     git: str = ""
     ref: str = ""
     folder: Path = Path()
-    """Where a relative path begins."""
+    """The directory that a relative path starts from."""
     origin: str = ""
     is_withheld: bool = False
     """A program that is not trusted names it: nothing is cloned, and no session starts without a word about it."""
@@ -342,7 +342,7 @@ def restrict_untrusted_block(project: ConfigLayer, key: str, unused: list[str]) 
 
 
 def restrict_untrusted_store(project: ConfigLayer, unused: list[str]) -> dict[str, Any]:
-    """Of a stranger nothing counts but what the command line said."""
+    """Removes the store settings of an untrusted program, except those of the command line."""
     kept: dict[str, Any] = {}
     for name, value in project.block("store").items():
         origin = project.at("store", name)
@@ -354,7 +354,7 @@ def restrict_untrusted_store(project: ConfigLayer, unused: list[str]) -> dict[st
 
 
 def restrict_untrusted_notify(project: ConfigLayer, unused: list[str]) -> list[Any]:
-    """A stranger is told nothing."""
+    """Removes the webhooks of an untrusted program."""
     said: list[Any] = project.values.get("notify") or []
     if not said or is_override(project.at("notify")):
         return said

@@ -38,7 +38,7 @@ ExtraFiles = Callable[[Path], Iterable[tuple[str, bytes]]]
 
 @dataclass(frozen=True, slots=True)
 class TrustSnapshot:
-    """What would be trusted: shown to the person first, then given exactly so."""
+    """The files to be trusted: shown to the person first, then trusted exactly as shown."""
 
     digest: str
     files: dict[str, str]
@@ -129,7 +129,7 @@ class TrustStore:
         return snapshot
 
     def withdraw(self, root: Path) -> bool:
-        """False if there was no trust to withdraw."""
+        """Withdraws trust. Returns False if there was none."""
         try:
             os.unlink(self._home.trust_dir / self._record_name(_real(root)))
         except FileNotFoundError:
@@ -164,7 +164,7 @@ class TrustStore:
         return hashlib.sha256(os.fsencode(root)).hexdigest()[:32] + ".json"
 
     def _record(self, root: Path) -> dict[str, Any] | None:
-        """None without a record, or with one that is not ours to believe."""
+        """Returns the record; None if there is none or it is not valid."""
         root = _real(root)
         try:
             record = read_json(self._home.trust_dir / self._record_name(root), _MAX_RECORD_BYTES)
@@ -236,7 +236,7 @@ def _content(path: Path, name: str, flags: int) -> bytes:
 
 
 def _as_text(kind: str, content: bytes) -> tuple[str, str]:
-    """(what it is, as what it is shown)"""
+    """Returns the kind of a file, and the text to show."""
     if kind in ("link", "other"):
         what = f"link to {os.fsdecode(content)}" if kind == "link" else ""
         return kind, what.encode("utf-8", "backslashreplace").decode()

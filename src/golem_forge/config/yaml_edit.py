@@ -34,12 +34,12 @@ _INDENT: Final = 2
 
 
 def compose(text: str) -> Any:
-    """The root node; None for an empty text."""
+    """Returns the root node; None for an empty text."""
     return ruamel.YAML(typ="safe", pure=True).compose(text)
 
 
 def find_pair(mapping: Any, name: str) -> tuple[Any, Any] | None:
-    """The nodes of a key and its value."""
+    """Returns the nodes of a key and its value."""
     return next(((key, value) for key, value in mapping.value if key.value == name), None)
 
 
@@ -115,7 +115,7 @@ def read_existing(file: Path) -> bytes:
 
 
 def replace_existing(file: Path, before: bytes, text: str) -> None:
-    """In one step, unless somebody else changed the file since it was read."""
+    """Replaces a file in one step. Raises ConfigError if somebody else changed it since it was read."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(file, mode=0o666) as out:
         out.write(text.encode())
@@ -128,7 +128,7 @@ def replace_existing(file: Path, before: bytes, text: str) -> None:
 
 
 def _checked_edit(text: str, edited: str | None, change: Callable[[Any], None], check: Callable[[str], None]) -> str:
-    """By lines if that gives the right text, else written anew."""
+    """Returns the edited lines if they pass the check, else the file written anew."""
     if edited is not None:
         with contextlib.suppress(ConfigError):
             check(edited)
@@ -139,7 +139,7 @@ def _checked_edit(text: str, edited: str | None, change: Callable[[Any], None], 
 
 
 def _with_entry(text: str, path: tuple[str, ...], name: str, block: Mapping[str, Any]) -> str | None:
-    """With what is missing of the path, at the end."""
+    """Adds an entry at the end, with the missing parts of the path."""
     root = compose(text)
     if root is None or path[0] not in tuple(key.value for key, _ in root.value):
         nested: Mapping[str, Any] = {name: block}
@@ -180,7 +180,7 @@ def _rewrite(text: str, change: Callable[[Any], None]) -> str:
 
 
 def _render(value: Mapping[str, Any]) -> str:
-    """Mappings in lines, lists within one line."""
+    """Renders mappings in lines and lists within one line."""
     out = io.StringIO()
     _writer().dump(_to_ruamel(value), out)
     return out.getvalue()

@@ -37,7 +37,7 @@ MAX_STRICT_VALUES: Final = 10_000
 LONGEST_STRICT_KEY: Final = 512
 
 YamlPath = tuple[str | int, ...]
-"""Where a value stands: keys and list positions from the top."""
+"""The place of a value: keys and list positions from the top."""
 
 PLAIN_INTEGER: Final = regex(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _NUMBER: Final = regex(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -63,7 +63,7 @@ def is_no_text(plain: str) -> bool:
 
 
 def plain_value(plain: str) -> Any:
-    """What a scalar without quotes stands for. An infinite number is its text."""
+    """Returns the value of a scalar without quotes. An infinite number stays text."""
     if plain in PLAIN_CONSTANTS:
         return PLAIN_CONSTANTS[plain]
     if PLAIN_INTEGER.fullmatch(plain):
@@ -100,7 +100,7 @@ class YamlDocument:
         self.problems.append((line, problem))
 
     def plain(self, text: str, line: int) -> Any:
-        """The value of a scalar without quotes."""
+        """Returns the value of a scalar without quotes."""
         if self.strict:
             return PlainText(text)
         if len(text) > _MAX_DIGITS:
@@ -111,7 +111,7 @@ class YamlDocument:
 
 
 def decode_yaml(data: bytes) -> str:
-    """Raises YamlFault."""
+    """Decodes UTF-8. Raises YamlFault."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -119,12 +119,12 @@ def decode_yaml(data: bytes) -> str:
 
 
 def read_document(text: str, *, strict: bool = False) -> YamlDocument:
-    """Raises YamlFault."""
+    """Parses YAML, with the quick reader if it is simple. Raises YamlFault."""
     return read_simple_document(text, strict=strict) or read_full_document(text, strict=strict)
 
 
 def read_full_document(text: str, *, strict: bool = False) -> YamlDocument:
-    """Any YAML, by the library's parser. Raises YamlFault."""
+    """Parses any YAML with the library. Raises YamlFault."""
     if text.startswith("%") or "\n%" in text:
         line = text.count("\n", 0, 0 if text.startswith("%") else text.index("\n%") + 1) + 1
         raise YamlFault((), "YAML directives (`%`) are not supported", line)
@@ -233,7 +233,7 @@ class _EventReader:
         return result
 
     def _key(self, event: Any, path: YamlPath, line: int) -> str | None:
-        """None for a key that is no text; it is passed over with its value."""
+        """Returns a key; None if it is no text, and then its value is skipped."""
         strict = self.document.strict
         if not isinstance(event, ruamel.events.ScalarEvent) or (
             strict and (event.anchor or event.tag not in (None, *_TEXT_TAGS))
@@ -303,7 +303,7 @@ def read_simple_document(text: str, *, strict: bool = False) -> YamlDocument | N
 
 
 class _NotSimple(Exception):
-    """For the library's parser to decide."""
+    """Raised if the text needs the library's parser."""
 
 
 class _SimpleReader:
@@ -313,7 +313,7 @@ class _SimpleReader:
         self._document = document
 
     def next_indent(self) -> int:
-        """How far the next line with something on it is set in; -1 at the end."""
+        """Returns the indent of the next non-empty line; -1 at the end."""
         lines = self._lines
         while self.at < len(lines):
             line = lines[self.at]
@@ -410,10 +410,10 @@ MAX_BYTES: Final = 1 << 20
 @dataclass(frozen=True, slots=True)
 class YamlFile:
     name: str
-    """As the person knows it: `forge.yaml`, `~/.forge/rules.yaml`."""
+    """The name for messages: `forge.yaml`, `~/.forge/rules.yaml`."""
     value: dict[str, Any]
     lines: dict[YamlPath, int]
-    """Of a mapping's value: the line of its key."""
+    """Lines by path; for a mapping's value the line of its key."""
     elsewhere: dict[YamlPath, str] = field(default_factory=dict)
     """Values that are not in the file, and what said them (`--set approval.mode`); `()` where there is no file."""
     starts: dict[YamlPath, int] = field(default_factory=dict)
@@ -426,7 +426,7 @@ class YamlFile:
         return self.lines.get(path, 1)
 
     def start(self, path: YamlPath) -> int:
-        """The line on which a value itself begins."""
+        """Returns the line on which a value itself begins."""
         return self.starts.get(path) or self.line(path)
 
     def at(self, path: YamlPath) -> str:
@@ -451,9 +451,9 @@ def read_bytes(path: str | os.PathLike[str], name: str, *, inside: Path | None =
         raise ConfigError(f"{name}: cannot be read ({getattr(error, 'strerror', '') or 'bad name'})") from None
     try:
         if inside is not None and not Path(os.readlink(f"/proc/self/fd/{handle}")).is_relative_to(inside):
-            raise ConfigError(
-                f"{name}: is reached through a link that leads outside the program; put the file itself there"
-            )
+            by_link = Path(os.path.abspath(path)).is_relative_to(inside)
+            where = "is reached through a link that leads" if by_link else "lies"
+            raise ConfigError(f"{name}: {where} outside the program; put the file itself there")
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             raise ConfigError(f"{name}: is not a regular file")
         with open(handle, "rb", closefd=False) as file:

@@ -132,8 +132,13 @@ def without_command(reason: str, commands: Iterable[str]) -> str:
     `commands`: the ways in which that command is written.
     """
     for name in map(quote_target, filter(None, commands)):
-        for quoted, goes_on in ((f"exec {name}", " asks "), (repr(name), " is on "), (name, " reaches ")):
+        for quoted, said, goes_on in (
+            (f"Running {name}", "The command", " asks "),
+            (f"exec {name}", "the command", " asks "),
+            (repr(name), "the command", " is on "),
+            (name, "the command", " reaches "),
+        ):
             before, found, after = reason.partition(quoted + goes_on)
             if found and (not before or before.endswith(": ")):
-                return f"{before}the command{goes_on}{after}"
+                return f"{before}{said}{goes_on}{after}"
     return reason

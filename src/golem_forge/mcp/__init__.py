@@ -24,7 +24,7 @@ else:
 
 
 def need_sdk() -> None:
-    """Before the SDK is imported for the first time. Raises the ForgeError that says how to get it."""
+    """Checks that the SDK is installed, before its first import. Raises a ForgeError that says how to get it."""
     if find_spec("mcp") is None:
         raise missing(ModuleNotFoundError("No module named 'mcp'", name="mcp"))
 

@@ -20,6 +20,7 @@ checks that mode, grants and rules have not changed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterator
 from functools import partial
 from typing import Any, Final
@@ -597,20 +598,26 @@ def _effect_reason(effect: Effect, verdict: Verdict) -> str:
     return f"{effect.verb.value} {effect.quoted} asks unless a rule allows it"
 
 
-_DOING: Final = {"read": "Reading", "write": "Writing", "delete": "Deleting"}
+_DOING: Final = {"read": "Reading", "write": "Writing", "delete": "Deleting", "exec": "Running", "net": "Reaching"}
 _ZONE_ASKS: Final = regex(r"zone (\S+) says ask for (read|write|delete)(?: of (.+))?")
+_PART_ASKS: Final = regex(r"(exec|net) (.+ asks unless a rule allows it)", re.DOTALL)
 
 
 def plain_reason(source: VerdictSource) -> str:
     """Returns the reason as a person reads it: `Writing in /workspace asks.` Journal and log keep the source and its
     own words.
     """
-    return zone_words(source.source, source.reason) or source.describe()
+    return asking_words(source.source, source.reason) or source.describe()
 
 
-def zone_words(source: str, reason: str) -> str:
-    """`Writing in /workspace asks.`; empty: it is not a zone that asks."""
-    found = _ZONE_ASKS.fullmatch(reason) if source == "base" else None
+def asking_words(source: str, reason: str) -> str:
+    """`Writing in /workspace asks.`, `Running make asks unless a rule allows it.`; empty: it is something else that
+    asks."""
+    if source != "base":
+        return ""
+    if part := _PART_ASKS.fullmatch(reason):
+        return f"{_DOING[part[1]]} {part[2]}."
+    found = _ZONE_ASKS.fullmatch(reason)
     if found is None:
         return ""
     zone, verb, path = found.groups()

@@ -44,13 +44,13 @@ FileMark = tuple[int, int, int, int]
 file_mark: Final[Callable[[os.stat_result], FileMark]] = attrgetter("st_ctime_ns", "st_mtime_ns", "st_size", "st_ino")
 
 _TICK_NS: Final = 20_000_000
-"""Kernels stamp files at 1 to 10 ms."""
+"""Longer than the resolution of file times, which is 1 to 10 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLimits:
     files: int
-    """Of folders there may be as many."""
+    """Maximum number of files; as many folders are allowed."""
     total_bytes: int
     depth: int = 32
 
@@ -77,11 +77,11 @@ class TreeError(ForgeError):
 @dataclass(slots=True)
 class Tree:
     files: dict[str, bytes] = field(default_factory=dict)
-    """By relative name, with `/`."""
+    """Content by relative path, with `/`."""
     executable: set[str] = field(default_factory=set)
     folders: set[str] = field(default_factory=set)
     marks: dict[str, FileMark] = field(default_factory=dict)
-    """Of every folder and file by relative name; the folder itself is the empty name."""
+    """Marks of every folder and file by relative path; the folder itself has the empty name."""
 
 
 _MOST_IGNORED: Final = 10_000
@@ -243,7 +243,7 @@ def content_facts(files: Mapping[str, bytes], executable: Collection[str] = ()) 
 
 
 def facts_digest(facts: Iterable[FileFact]) -> str:
-    """Of facts in the order of their names."""
+    """Returns the digest of facts, sorted by name."""
     return f"sha256:{digest([list(fact) for fact in facts])}"
 
 

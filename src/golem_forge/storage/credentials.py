@@ -20,7 +20,7 @@ from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, locked, read_j
 
 CredentialRecord = dict[str, Any]
 MAX_CREDENTIAL: Final = 1 << 20
-"""Bytes of one record, and of the index."""
+"""Maximum bytes of one record, and of the index."""
 _SERVICE: Final = "golem-forge"
 _INDEX: Final = "index.json"
 _LOCK: Final = "lock"
@@ -106,7 +106,7 @@ def _mapping(value: Any) -> CredentialRecord | None:
 
 
 def _keyring(operation: str, *args: str) -> Any:
-    """What the system keyring answers; None where the package is missing, has no real keyring behind it, or fails."""
+    """Calls the system keyring; None if the package is missing, has no real keyring behind it, or fails."""
     with contextlib.suppress(Exception):  # its back ends raise what they like
         import keyring  # type: ignore[import-not-found, unused-ignore]
 
@@ -123,6 +123,6 @@ def _from_keyring(name: str) -> CredentialRecord | None:
 
 
 def _to_keyring(name: str, text: str) -> bool:
-    """False: there is none, or it did not take it."""
+    """Stores a text in the keyring. Returns False if there is none, or it did not store it."""
     _keyring("set_password", name, text)
     return bool(_keyring("get_password", name) == text)

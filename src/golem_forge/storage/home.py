@@ -65,7 +65,7 @@ def file_stamp(path: str | os.PathLike[str]) -> FileStamp | None:
 
 
 def target_stamp(path: str | os.PathLike[str]) -> FileStamp | None:
-    """The same of what links lead to."""
+    """Returns the stamp of a link's target."""
     return _stamp(os.stat, path)
 
 
@@ -88,7 +88,7 @@ CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.
 DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 JSON_FILE_ERRORS: Final = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
-"""What reading and unpacking a JSON file raises if it is missing or is not what Forge wrote."""
+"""Errors of reading a JSON file that is missing or was not written by Forge."""
 _T = TypeVar("_T")
 
 
@@ -143,7 +143,7 @@ def read_private(path: str | os.PathLike[str], limit: int, *, dir_fd: int | None
 
 
 def read_json(path: str | os.PathLike[str], limit: int) -> Any:
-    """Raises OSError, ValueError, RecursionError."""
+    """Reads a private JSON file. Raises OSError, ValueError, RecursionError."""
     return json.loads(read_private(path, limit))
 
 
@@ -266,7 +266,7 @@ class JsonFile(Generic[_T]):
         return file_stamp(self._place)
 
     def read(self) -> _T | None:
-        """None if there is no file. Costs one `stat` while the file stays the same.
+        """Returns the content; None if there is no file. Costs one `stat` while the file stays the same.
 
         Raises OSError, ValueError, RecursionError, and what `parse` raises.
         """
@@ -285,7 +285,7 @@ class JsonFile(Generic[_T]):
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """What is read inside the block stays true until it ends. Raises LockTimeout, OSError."""
+        """Locks the file: what is read inside the block stays true until it ends. Raises LockTimeout, OSError."""
         with locked(self._lock, self._name):
             self._parsed = None
             yield

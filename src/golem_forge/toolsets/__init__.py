@@ -121,7 +121,7 @@ _REGISTERED: Final[tuple[Toolset, ...]] = (FilesystemToolset(), ShellToolset(), 
 TOOLSETS: Final[Mapping[str, Toolset]] = MappingProxyType(
     {toolset.name: toolset for toolset in (*_REGISTERED, CodingToolset(_CODING))}
 )
-"""By the name a worker file uses."""
+"""Toolsets by their name in a worker file."""
 
 TOOL_LIST: Final[tuple[Tool, ...]] = (
     *(tool for toolset in _REGISTERED for tool in toolset.get_tools(ToolsetContext())),

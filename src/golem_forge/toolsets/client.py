@@ -38,10 +38,10 @@ NOBODY: Final = "NOBODY_TO_ASK"
 
 
 class Partner(Protocol):
-    """Whoever stands behind a session. Each method raises ToolFailed with the reason where it cannot."""
+    """The client behind a session. Each method raises ToolFailed with the reason if it cannot do its work."""
 
     async def ask(self, message: str, schema: Mapping[str, Any], key: str, ctx: ToolContext) -> dict[str, Any]:
-        """`{action, values}`."""
+        """Asks with a form. Returns `{action, values}`."""
         ...
 
     async def sample(self, request: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Partner(Protocol):
         ...
 
     async def roots(self, key: str, ctx: ToolContext) -> list[dict[str, str]]:
-        """`{uri, name}` each."""
+        """Returns the roots, each as `{uri, name}`."""
         ...
 
     def log(self, level: str, text: str, ctx: ToolContext) -> None: ...
@@ -90,7 +90,9 @@ class ClientRequests:
         return made()
 
     def may_log(self, ctx: ToolContext) -> int:
-        """How many lines of this second are left for the call; 1: this is the last one, 0: none."""
+        """Returns how many log lines the call may still write in this second; 1 means that this is the last one, 0
+        none.
+        """
         key = ctx.outermost_call_id or ctx.call_id
         second = int(time.monotonic())
         when, used = self._rates.pop(key, (second, 0))
@@ -188,6 +190,6 @@ async def _resource_updated(args: dict[str, Any], ctx: ToolContext) -> dict[str,
 
 
 def zone_roots(sandbox: Sandbox | None) -> list[dict[str, str]]:
-    """Without a client: the zones, by their addresses."""
+    """Returns the zones by their addresses, for a session without a client."""
     zones = sandbox.zones if sandbox is not None else {}
     return [{"uri": f"forge://zone/{name}", "name": name} for name in zones]

@@ -51,7 +51,7 @@ _VERBS = {"write": Verb.WRITE, "delete": Verb.DELETE}
 @dataclass(frozen=True, slots=True)
 class FileAccess:
     sandbox: Sandbox | None = None
-    """None: the one of each call's context."""
+    """None means the sandbox of each call's context."""
     overrides: Mapping[tuple[str, Verb], Verdict] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class FileTool:
     arguments: Callable[[], type[BaseModel] | PlainInput]
     planner: FilePlanner
     always: Verb | None = None
-    """None: it only reads."""
+    """The verb; None if it only reads."""
     category: str = "Files"
     aliases: Mapping[str, str] = field(default_factory=lambda: {"file_path": "path"})
     max_argument_bytes: int = MAX_ARGUMENT_BYTES
@@ -154,7 +154,7 @@ class FileTool:
 
 
 def path_field(what: str, default: Any = ...) -> tuple[type[str], Any]:
-    """For pydantic's `create_model`; required unless `default` is given."""
+    """Returns a field for pydantic's `create_model`; required unless `default` is given."""
     from pydantic import Field
 
     return str, Field(default=default, description=_path_text(what))
@@ -233,7 +233,7 @@ def looks_binary(data: bytes) -> bool:
 
 
 def media_type(name: str, *, binary: bool) -> str:
-    """By the name's ending, unless the content is of another nature than the name says."""
+    """Returns the media type by the name's suffix, unless the content contradicts it."""
     guessed, compression = _known_types().guess_type(name.replace(":", "_"))  # "data:…" would be read as a URL
     if compression:
         guessed = _COMPRESSED.get(compression, _OCTET_STREAM)
@@ -254,7 +254,7 @@ def _known_types() -> MimeTypes:
 
 
 def utc_text(seconds: float) -> str:
-    """`2026-03-01T12:00:00Z`."""
+    """Formats a time as `2026-03-01T12:00:00Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
@@ -270,13 +270,15 @@ def split_lines(text: str) -> list[str]:
 
 
 def count_lines(text: str) -> int:
-    """How many `split_lines` would give, without making them: as a list, short lines take thirty times their space."""
+    """Returns the number of lines that `split_lines` would give, without the list: short lines would take thirty times
+    their space.
+    """
     unended = 0 if not text or text[-1] in "\r\n" else 1
     return _count_line_ends(text, 0, len(text)) + unended
 
 
 def lines_from_number(text: str, first: int, limit: int) -> list[str]:
-    """At most `limit` lines with their ends, from number `first` (counted from 1) on."""
+    """Returns at most `limit` lines with their ends, from number `first` (counted from 1) on."""
     start = _start_of(text, first)
     lines: list[str] = []
     for end in _LINE_END.finditer(text, start):
@@ -290,8 +292,9 @@ def lines_from_number(text: str, first: int, limit: int) -> list[str]:
 
 
 def _start_of(text: str, number: int) -> int:
-    """Where a line begins: whole chunks are passed by counting, only the last one is looked at end by end. A page
-    at the end of 12 MB of short lines would hold the interpreter for more than a second otherwise."""
+    """Returns where a line begins. Whole chunks are skipped by counting; otherwise a page at the end of 12 MB of short
+    lines would hold the interpreter for more than a second.
+    """
     missing, position = number - 1, 0
     while missing and position < len(text):
         stop = min(len(text), position + _COUNT_CHUNK)
@@ -321,7 +324,7 @@ def first_line(offset: int, total: int) -> int:
 
 
 def closing_note(first: int, last: int, total: int) -> str:
-    """Empty when everything was shown."""
+    """Returns the note that names the shown range; empty if everything was shown."""
     if first <= 1 and last >= total:
         return ""
     rest = f"; continue with offset={last + 1}" if last < total else ""
@@ -357,10 +360,10 @@ def unified_diff(
     changes: Sequence[LineChange] | None = None,
     moved_from: str = "",
 ) -> str:
-    """What changes at a virtual path; None: no file there. Empty when nothing changes.
+    """Returns the diff at a virtual path; None stands for a missing file. Empty if nothing changes.
 
-    Who knows which lines changed says so (`changes`, in order) and saves the search; what is not true is not believed.
-    `moved_from` is the path the old content has.
+    A caller that knows which lines changed passes them (`changes`, in order) and saves the search; wrong ones are not
+    used. `moved_from` is the path of the old content.
     """
     if old == new:
         return ""
@@ -381,14 +384,14 @@ def unified_diff(
 
 
 def replaced_whole(path: str, old_size: int, new: bytes | None) -> str:
-    """The same for an old content too large even to be read."""
+    """The same for an old content too large to be read."""
     return _header(path, True, new is not None) + _replaced(
         f"The old content ({old_size} bytes) is too large to show", new
     )
 
 
 def replaced_secret(path: str, old_size: int, new: bytes | None) -> str:
-    """The same for an old content that nobody asked to read: a write must not show it to a prompt, event or log."""
+    """The same for a secret old content: a write must not show it to a prompt, event or log."""
     return _header(path, True, new is not None) + _replaced(
         f"The old content ({old_size} bytes) is a secret and not shown", new
     )

@@ -191,7 +191,7 @@ def _redact_long_line(line: str, redactor: Redactor | None) -> str:
 
 
 def _numbered_page(lines: list[str], first: int) -> list[str]:
-    """As many of the lines as fit a page. One alone is shown whole, whatever its length."""
+    """Returns as many lines as fit a page. A single line is shown whole, whatever its length."""
     if len(lines) == 1:
         return [f"L{first}: {lines[0]}"]
     shown: list[str] = []

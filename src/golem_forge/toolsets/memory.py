@@ -203,11 +203,11 @@ class MemoryStore:
         self.scope = scope
 
     def path_of(self, memory_id: str) -> str:
-        """Where a memory lies, for the fingerprint only."""
+        """Returns the path of a memory, used only for the fingerprint."""
         return str(self._directory / memory_id)
 
     def read(self, memory_id: str) -> bytes | None:
-        """None if there is none that can be read. Raises ToolFailed for one over MAX_MEMORY_BYTES."""
+        """Returns a memory, or None if it is missing or unreadable. Raises ToolFailed for one over MAX_MEMORY_BYTES."""
         if not _ID_REGEX.fullmatch(memory_id):
             return None
         try:

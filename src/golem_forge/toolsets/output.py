@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT: Final = 200
 SECONDS: Final = 10
-"""For a pattern."""
+"""Timeout of a pattern search."""
 _MEMORY: Final = 1 << 30
 _SPECIAL: Final = frozenset(r".^$*+?{}[]\|()")
 _DESCRIPTION: Final = (
@@ -56,8 +56,9 @@ _DESCRIPTION: Final = (
 def create_read_output_tool(
     sandbox: Sandbox | None = None, needs_approval: NeedsApproval | None = None, *, outputs: OutputLookup | None = None
 ) -> Tool:
-    """Without `outputs`: those of the session that makes the call. `sandbox` is there because every
-    `create_<tool>_tool` has it; kept outputs are in no zone."""
+    """Makes the tool. Without `outputs` it reads those of the calling session. `sandbox` is there because every
+    `create_<tool>_tool` has it; kept outputs are in no zone.
+    """
 
     async def read_output(args: dict[str, Any], ctx: ToolContext) -> str:
 
@@ -144,17 +145,17 @@ async def _read_page(path: Path, page: _PageRequest, pattern: str) -> str:
 LONG_LINE: Final = 32 * 1024 - 256
 """A line over 32 KiB is shown in parts; a little less, so that number and closing note still fit beside it."""
 MAYBE_LONG: Final = LONG_LINE // 4
-"""No line of fewer characters can be long."""
+"""A line of fewer characters cannot be long."""
 
 
 class OutputRow(NamedTuple):
-    """A line, or one part of a long one."""
+    """A line, or one part of a long line."""
 
     line: int
-    """From 0."""
+    """Index of the line, from 0."""
     text: str
     start: int | None = None
-    """Where in its line a part begins, in characters; None for a whole line."""
+    """Offset of a part in its line, in characters; None for a whole line."""
 
     def format(self) -> str:
         part = "" if self.start is None else f"+{self.start}"
@@ -165,10 +166,10 @@ class OutputBlock(NamedTuple):
     """Some whole lines, none of them long, or one part of a long line."""
 
     line: int
-    """Index of the first, from 0."""
+    """Index of the first line, from 0."""
     rows: int
     data: bytes
-    """Without the last line end."""
+    """The bytes without the last line end."""
     start: int | None = None
 
     def split_rows(self) -> Iterator[OutputRow]:
@@ -180,7 +181,7 @@ _PIECE_CHARS: Final = 1 << 18
 
 
 def blocks_of(path: Path) -> Iterator[OutputBlock]:
-    """Everything in a file. Raises OSError."""
+    """Yields the blocks of a file. Raises OSError."""
     with open(path, encoding="utf-8", errors="replace") as text:  # every line end is LF then
         yield from _BlockSplitter().blocks(piece.encode() for piece in iter(lambda: text.read(_PIECE_CHARS), ""))
 
@@ -209,7 +210,7 @@ class _BlockSplitter:
                 yield block
 
     def _lines(self) -> OutputBlock | None:
-        """As many lines as there are in the room of one long line; None where a long one begins."""
+        """Returns a block of as many lines as fit the size of one long line; None if a long one begins."""
         place = self._place
         end = self._buffer.rfind(b"\n", place, place + LONG_LINE + 1)
         if end < 0:
@@ -224,7 +225,7 @@ class _BlockSplitter:
         return block
 
     def _part(self, start: int) -> OutputBlock | None:
-        """None where the line ended with the part before."""
+        """Returns the next part of a long line; None if the line ended with the part before."""
         place = self._place
         end = self._buffer.find(b"\n", place, place + PAGE_BYTES + 1)
         if not (ended := end >= 0):
@@ -245,7 +246,7 @@ WantedLines = Mapping[int, list[Span]]
 
 class PagePosition(NamedTuple):
     first: int
-    """Number of the row, from 1."""
+    """Number of the first row, from 1."""
     total: int
 
 
@@ -256,7 +257,7 @@ def find_position(blocks: Iterable[OutputBlock], offset: int) -> PagePosition:
 
 
 def line_at(blocks: Iterable[OutputBlock], number: int) -> int:
-    """Index of the line that a row belongs to."""
+    """Returns the index of the line that a row belongs to."""
     for block in blocks:
         if number <= block.rows:
             return block.line + number - 1
@@ -267,7 +268,7 @@ def line_at(blocks: Iterable[OutputBlock], number: int) -> int:
 def render_page(
     blocks: Iterable[OutputBlock], place: PagePosition, limit: int, wanted: WantedLines | None = None
 ) -> str:
-    """What fits, from `place` on; with `wanted` only those lines."""
+    """Renders the rows that fit, from `place` on; with `wanted` only those lines."""
     last = place.total
     shown: list[str] = []
     room = PAGE_BYTES
@@ -318,10 +319,10 @@ def _is_wanted(row: OutputRow, wanted: WantedLines) -> bool:
 
 
 class SearchScope(NamedTuple):
-    """Which of the matches are wanted: no caller is shown more than a page of them."""
+    """Limits which matches are returned: no caller sees more than a page of them."""
 
     first: int
-    """Index of the first line to look at, from 0."""
+    """Index of the first line to search, from 0."""
     after: int
     """Lines up to this index do not count for `most`."""
     most: int

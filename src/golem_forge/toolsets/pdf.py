@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import Walls
 
 MOST_PICTURES: Final = 4
-"""Pages that are drawn for one call."""
+"""Maximum pages that are drawn for one call."""
 _SIDE: Final = 1_200
 """Pixels of a page's longer side: small print can be read, and no provider makes it smaller."""
 _LIBRARY: Final = ("pypdfium2", "pypdfium2_raw", "pypdfium2_cfg")
@@ -44,13 +44,13 @@ _MISSING: Final = "install its reader with: pip install 'golem-forge[pdf]'"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PdfContent:
     problem: str = ""
-    """Why there is no more than this."""
+    """Why the content is not complete."""
     text: str = ""
     pages: int = 0
     cut: bool = False
-    """There is more text than this."""
+    """Whether there is more text."""
     pictures: tuple[tuple[int, str], ...] = ()
-    """(page, PNG in base64)."""
+    """Each page number with its PNG in base64."""
 
 
 async def read_pdf(data: bytes, offset: int, limit: int, walls: Walls | None) -> PdfContent:
@@ -76,7 +76,7 @@ async def read_pdf(data: bytes, offset: int, limit: int, walls: Walls | None) ->
 
 
 def _library() -> list[str]:
-    """The directories of its packages."""
+    """Returns the directories of the library's packages."""
     places = [util.find_spec(name) for name in _LIBRARY]
     return [os.path.dirname(os.path.realpath(each.origin)) for each in places if each is not None and each.origin]
 
@@ -86,7 +86,7 @@ def _program() -> str:
 
 
 async def _answer(walls: Walls, shown: tuple[HostDirectory, ...], order: dict[str, Any], data: bytes) -> Any:
-    """What the child printed, or {problem}."""
+    """Returns the JSON that the child printed, or {problem}."""
     written = os.memfd_create("pdf", os.MFD_CLOEXEC)
     try:
         job = Job(

@@ -62,7 +62,7 @@ def pages_of_lines(texts: list[str], offset: int, limit: int) -> list[int]:
 
 
 def picture(page: Any, side: int) -> str:
-    """A PNG of three colours, eight bits each."""
+    """Returns a PNG with three colours of eight bits each, in base64."""
     drawn = page.render(scale=side / max(page.get_width(), page.get_height(), 1), rev_byteorder=True)
     width, height, stride, channels = drawn.width, drawn.height, drawn.stride, drawn.n_channels
     raw = bytes(drawn.buffer)

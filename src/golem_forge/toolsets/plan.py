@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 PlanStep = dict[str, str]
-"""`{step, status}`."""
+"""A step as `{step, status}`."""
 _MAX_STEPS: Final = 50
 _MAX_STEP_LENGTH: Final = 500
 _MAX_EXPLANATION: Final = 2000
@@ -38,7 +38,7 @@ class SessionPlans:
 
 
 def plan_as_task(steps: list[PlanStep]) -> str:
-    """What a model is told when the person lets it start."""
+    """Returns the message for the model when the person lets it start."""
     if not steps:
         return "Go: plan mode is over. Carry out what you proposed; write its steps down with update_plan first."
     listed = "\n".join(f"{number}. {step['step']}" for number, step in enumerate(steps, 1))

@@ -41,10 +41,10 @@ _MANY_OWN: Final = 1_500
 """Tokens of Forge's own definitions, as they are written: more than a few toolsets together."""
 _BYTES_PER_TOKEN: Final = 4
 FORGE_TOOLS: Final = "Forge"
-"""The source of Forge's own tools."""
+"""The source name of Forge's own tools."""
 _USER_TOOLS: Final = "user tools"
 _PROGRAM_TOOLS: Final = "program tools"
-"""In-process tools, and those of modules and packages."""
+"""The source name of in-process tools, and of those of modules and packages."""
 
 IsUserTool = Callable[[Tool], bool]
 """Whether a custom tool is one of the person's own, not one that a worker's file or an embedder brings."""
@@ -62,14 +62,14 @@ def definition_tokens(tool: Tool) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSplit:
-    """What is sent always, and what may be deferred; both in catalog order."""
+    """The tools that are always sent, and those that may be deferred; both in catalog order."""
 
     always: tuple[Tool, ...]
     waiting: Mapping[str, Tool]
-    """By name."""
+    """Deferred tools by name."""
 
     def loaded(self, names: Iterable[str]) -> tuple[Tool, ...]:
-        """In the order of the names; one that is gone is left out, and is there again when it comes back."""
+        """Returns the tools in the order of the names; a tool that is gone is left out until it comes back."""
         return tuple(self.waiting[name] for name in names if name in self.waiting)
 
 
@@ -154,8 +154,9 @@ def add_loaded(before: Sequence[str], found: Iterable[Tool], waiting: Mapping[st
 
 
 def sources(tools: Iterable[Tool], is_users: IsUserTool) -> dict[str, int]:
-    """Where tools come from (servers by name, `mcp github`; then the program's, the person's own last), and how many
-    from each."""
+    """Returns the number of tools by source (servers by name, `mcp github`; then the program's, the
+    person's own last).
+    """
     counted: dict[str, int] = {}
     for tool in tools:
         if tool.source is SourceKind.MCP:
@@ -180,10 +181,10 @@ _DESCRIPTION: Final = "Find and load a tool that is not in your list, by name or
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSearchResult:
     tools: Sequence[Tool]
-    """Best first; they are loaded."""
+    """The matches, best first; they are loaded."""
     total: int
     sources: Mapping[str, int]
-    """What there is to search, for a query that finds nothing."""
+    """The searched sources, shown if a query finds nothing."""
 
 
 FindTools = Callable[[str, int], ToolSearchResult]
@@ -220,7 +221,9 @@ def create_tool_search_tool(find: FindTools, sources: Mapping[str, int], own: Se
 
 
 def _format_sources(sources: Mapping[str, int], own: Sequence[str]) -> str:
-    """No tools but Forge's own: the text must stay short, and what servers write has no place in it."""
+    """Lists the sources; names only Forge's own tools, so that the text stays short and holds nothing that servers
+    wrote.
+    """
     named = [", ".join(own)] if own else []
     others = ((name, count) for name, count in sources.items() if not (own and name == FORGE_TOOLS))
     named += [f"{name}: {count} {'tool' if count == 1 else 'tools'}" for name, count in others]
@@ -248,9 +251,9 @@ def _arguments() -> type[BaseModel]:
 
 class ToolText(NamedTuple):
     text: str
-    """Empty: its own description."""
+    """The description; empty means the tool's own."""
     parameters: Mapping[str, str] = {}
-    """Words for those whose name does not say enough."""
+    """Descriptions of parameters whose name is not enough."""
 
 
 _FROM_END: Final = "first line; negative: from the end"
@@ -329,11 +332,12 @@ RARE: Final = frozenset(
         "publish_port",
     )
 )
-"""Of Forge's own tools those that wait for `tool_search`, where there are many: seldom used, or done by another one too
-(`list_dir`, `exec_command`). They stay callable by name."""
+"""Forge's own tools that are deferred to `tool_search` if there are many: seldom used, or replaceable by another one
+(`list_dir`, `exec_command`). They stay callable by name.
+"""
 
 RARE_IN_SMALL_CONTEXTS: Final = RARE | {"run_code", "write_stdin", "update_plan", "webfetch", "delete_file"}
-"""Those that wait where a model has little room: what is left reads, searches, edits and runs commands."""
+"""Tools that are deferred for a model with a small context; the rest reads, searches, edits and runs commands."""
 
 
 _OUTSIDE: Final = " `outside` runs one exact command without walls, if the person agrees."

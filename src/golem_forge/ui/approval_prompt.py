@@ -49,7 +49,7 @@ def ask_on_terminal(request: ApprovalRequest) -> dict[str, Any]:
 
 
 def ask_for_one_call(request: ApprovalRequest) -> dict[str, Any]:
-    """For a session that ends with this call: what would be kept for the session is not offered."""
+    """Asks in a session that ends with this call, so without choices for the session."""
     data = card_data(request)
     return ask_card(data, [choice for choice in data["choices"] if choice["scope"] != "session"])
 
@@ -74,7 +74,7 @@ def ask_card(request: Fields, choices: Sequence[Fields]) -> dict[str, Any]:
 
 
 def _parse_answer(word: str, request: Fields, choices: Sequence[Fields]) -> dict[str, Any] | None:
-    """None: the line was no answer; ask again."""
+    """Reads an answer; None means to ask again."""
     if word in ("", "n", "no"):
         return {"approved": False, "reason": _read("Reason for the caller (optional): ") if word else ""}
     if answer := answer_of_key("y" if word == "yes" else word, choices):

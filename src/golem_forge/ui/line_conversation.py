@@ -27,7 +27,7 @@ from golem_forge.ui.session_ui import PlainAdapter
 from golem_forge.ui.trace import TERMINAL, TraceLevel
 
 _COMMAND_S: Final = 0.3
-"""What a command says or asks comes before the next prompt, where it comes soon."""
+"""Seconds that the next prompt waits for the output or question of a command."""
 _Answer = TypeVar("_Answer")
 Wire = Mapping[str, Any]
 
@@ -154,7 +154,7 @@ _CHOICES: Final = (("y", "accept"), ("n", "decline"))
 
 
 async def _in_thread(ask: Callable[[], _Answer]) -> _Answer:
-    """In a thread that does not keep the process: a line may never end."""
+    """Runs a blocking call in a daemon thread, because reading a line may never end."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[_Answer] = loop.create_future()
 

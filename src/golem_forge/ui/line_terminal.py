@@ -30,7 +30,7 @@ _COLOURS: Final[Mapping[Style, str]] = {
 _ASSUMED_WIDTH: Final = 80
 _SILENCE_S: Final = 0.5
 _TOGETHER_S: Final = 0.05
-"""What follows a line within this time came with it."""
+"""Input within this time after a line counts as part of it."""
 _MAX_READ: Final = 4096
 _YES: Final = ("y", "yes")
 _NO: Final = ("", "n", "no")
@@ -121,7 +121,7 @@ _colourless: list[bool] = []
 
 
 def forbid_colour() -> None:
-    """For the rest of the process, whatever the terminal could."""
+    """Switches colour off for the rest of the process."""
     _colourless.append(True)
 
 

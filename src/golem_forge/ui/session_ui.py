@@ -40,7 +40,7 @@ class SessionUI(Protocol):
 
     @property
     def exit_code(self) -> int:
-        """How the person left; 0 until they do."""
+        """The exit code with which the person left; 0 before."""
 
     async def initialize(self) -> None: ...
 
@@ -60,7 +60,7 @@ class CombinedUI:
 
     @property
     def bus(self) -> Any:
-        """Of the first: all of them were made for the same one."""
+        """The bus, which all of them share."""
         return getattr(self._leading, "bus", None)
 
     async def initialize(self) -> None:
@@ -68,7 +68,7 @@ class CombinedUI:
             await adapter.initialize()
 
     async def join(self, adapter: SessionUI) -> None:
-        """One more, in the middle of the session."""
+        """Adds a UI during the session."""
         await adapter.initialize()
         self._all.append(adapter)
 
@@ -104,7 +104,7 @@ class CombinedUI:
 ANSWER: Final = 0
 FAILED: Final = 1
 CONFIGURATION: Final = 2
-"""Also for wrong usage."""
+"""Exit code for configuration problems and wrong usage."""
 NOT_TRUSTED: Final = 3
 LIMIT: Final = 4
 MODEL_UNAVAILABLE: Final = 5
@@ -163,10 +163,10 @@ _WITH_ANSWER = frozenset({RunStatus.COMPLETED, RunStatus.LIMIT})
 
 
 class _OutputUI:
-    """What both share: it listens from `initialize` to `shutdown`, and what was printed stays."""
+    """Base of both output UIs: it listens from `initialize` to `shutdown`."""
 
     answers = False
-    """It asks nobody anything."""
+    """Whether it can ask a person; it cannot."""
 
     def __init__(self, bus: EventBus, trace: TraceLevel | str) -> None:
         self.bus = bus
@@ -185,7 +185,7 @@ class _OutputUI:
             self._unsubscribe = None
 
     async def stay(self, result: RunResult) -> None:
-        """Returns at once."""
+        """Returns immediately."""
 
     def _on_event(self, event: Event) -> None:
         raise NotImplementedError
@@ -230,7 +230,7 @@ class HeadlessAdapter(_OutputUI):
             self._err.write(f"warning: {escape_control_chars(result.warning)}\n")
 
     def request_exit(self, code: int = 0) -> None:
-        """Nothing to do: a headless run ends with its one answer."""
+        """Does nothing: a headless run ends with its one answer."""
 
     def _diagnose(self, event: Event) -> None:
         self._err.write(plain_text(self.formatter.format(event)))
@@ -286,7 +286,7 @@ def run_result_data(result: RunResult) -> dict[str, Any]:
 
 
 def _reports_error(event: Event) -> bool:
-    """Standard error says already what went wrong."""
+    """Whether standard error already reports this event."""
     if event.type == "status":
         return event.wire.get("type") == "error" and event.wire.get("code") != "command"
     return event.type == "sessionEnd" and event.wire.get("reason") == "error" and bool(event.wire.get("message"))
@@ -294,7 +294,7 @@ def _reports_error(event: Event) -> bool:
 
 class PlainAdapter(_OutputUI):
     stated_name = "PlainAdapter"
-    """In a warning."""
+    """The name in warnings."""
 
     def __init__(
         self, bus: EventBus, *, output: TextIO | None = None, trace: TraceLevel | str = TraceLevel.NORMAL

@@ -164,7 +164,7 @@ class TraceFormatter:
         return []
 
     def _named(self, rows: list[Line], worker_id: str) -> list[Line]:
-        """What a sub-worker says and does carries its name."""
+        """Prefixes the rows of a sub-worker with its name."""
         if not self._is_child(worker_id):
             return rows
         name = one_line(self._workers[worker_id].get("name", ""))
@@ -181,7 +181,7 @@ class TraceFormatter:
         return [*rows, line(changed, "dim")] if changed and self._at(TraceLevel.SUMMARY) else rows
 
     def _files_changed(self, data: Fields, worker_id: str) -> list[Line]:
-        """Told when the turn ends."""
+        """Collects changes; they are printed when the turn ends."""
         self.changes.add(data)
         return []
 
@@ -461,7 +461,7 @@ class LineStream:
         return self._ended() if "\n" in delta else []  # a line without end is not searched again for each piece
 
     def replace(self, whole: str) -> list[Line]:
-        """`whole` stands for all that was shown."""
+        """Replaces everything shown so far by `whole`."""
         if whole.startswith(self.text[: self._given]):
             self.text = whole
             return self._ended()
@@ -516,7 +516,7 @@ class ModelStreams:
         return [row for streams in self._open.values() for stream in streams.values() for row in stream.finish()]
 
     def not_streamed(self, text: str, worker_id: str) -> str:
-        """What of a message was not streamed just before; asked once a message."""
+        """Returns the part of a message that was not streamed just before; valid once for each message."""
         spoken = self._spoken.pop(worker_id, "").strip()
         said = text.strip()
         return said[len(spoken) :].lstrip("\n") if spoken and said.startswith(spoken) else text

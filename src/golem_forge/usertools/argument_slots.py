@@ -46,7 +46,7 @@ _JOINING: Final = frozenset("-._:")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedParameter:
-    """In the words of a manifest."""
+    """A parameter with the keys of a manifest."""
 
     name: str
     type: str
@@ -60,7 +60,7 @@ class SuggestedParameter:
 
 
 _UNKNOWN_VALUE: Final = object()
-"""It cannot be read any more, or must not be shown."""
+"""Stands for a value that cannot be read any more, or must not be shown."""
 
 
 def _known_value(args: Mapping[str, Any], argument: str, expected: str, redact: Redact) -> Any:
@@ -80,15 +80,15 @@ class ArgumentSlot:
     argument: str
     at: int
     marks: tuple[str, ...]
-    """Of every place where the run is complete."""
+    """The value marks of every complete occurrence."""
     value: Any
-    """Of the newest place; `_UNKNOWN_VALUE`: nobody can tell."""
+    """The value of the newest occurrence; `_UNKNOWN_VALUE` if it is unknown."""
     texts: tuple[str, ...] = ()
-    """Of the places that were read, newest first; empty: not all of them are texts that may be shown."""
+    """The texts of the occurrences, newest first; empty if not all of them are texts that may be shown."""
     begun: str = ""
     """The mark in the place where the run has only begun; empty: there is none."""
     begun_text: str | None = None
-    """The text there."""
+    """The text of the occurrence that is not complete yet."""
 
     @property
     def stays(self) -> bool:
@@ -157,7 +157,7 @@ def read_slots(found: RepeatedSequence, arguments_of: ArgumentsLookup, redact: R
 
 
 def first_words(seen: Occurrence, arguments: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """How the texts of several words among its arguments begin: what kind of work it was."""
+    """Returns the first words of its longer text arguments, which tell the kind of work."""
     texts = [
         value
         for step in seen.steps
@@ -169,7 +169,7 @@ def first_words(seen: Occurrence, arguments: Mapping[str, Mapping[str, Any]]) ->
 
 @dataclass(slots=True)
 class ParameterPlan:
-    """By the place of the call in the sequence, what each of its arguments is."""
+    """Maps the index of a call in the sequence to what each of its arguments is."""
 
     constant: dict[int, dict[str, Any]] = field(default_factory=dict)
     whole: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -222,11 +222,11 @@ def assign_parameters(slots: Sequence[ArgumentSlot]) -> ParameterPlan:
 
 
 Part = str | tuple[str, ...]
-"""Of a text: what stays, or what it is in each place."""
+"""A part of a text: constant, or the texts of each occurrence."""
 
 
 def _slot_parts(slot: ArgumentSlot) -> tuple[Part, ...] | None:
-    """Of the complete places; a place that has begun must fit too."""
+    """Returns the parts of the complete occurrences; an incomplete one must fit too."""
     if slot.begun_text is None or not slot.texts:
         return text_parts(slot.texts)
     parts = text_parts((*slot.texts, slot.begun_text))
@@ -234,7 +234,7 @@ def _slot_parts(slot: ArgumentSlot) -> tuple[Part, ...] | None:
 
 
 def text_parts(texts: Sequence[str]) -> tuple[Part, ...] | None:
-    """What stays and what differs in texts that differ; None: they have nothing in common."""
+    """Splits texts into constant and varying parts; None if they have nothing in common."""
     if len(texts) < 2 or max(map(len, texts)) > _LONGEST_TEMPLATE or len(set(texts)) == 1:
         return None
     rows = [_TOKEN.findall(text) for text in texts]
@@ -254,7 +254,7 @@ def text_parts(texts: Sequence[str]) -> tuple[Part, ...] | None:
 
 
 def _common(rows: Sequence[Sequence[str]]) -> int:
-    """How many tokens all rows begin with."""
+    """Returns the number of tokens that all rows begin with."""
     count = 0
     for column in zip(*rows, strict=False):
         if len(set(column)) > 1:
@@ -290,7 +290,7 @@ def _says_something(parts: Sequence[Part]) -> bool:
 
 
 def _shared_parts(slots: Sequence[ArgumentSlot], templates: Mapping[int, tuple[Part, ...]]) -> set[tuple[str, ...]]:
-    """What varies in texts that are not the same text."""
+    """Returns the varying parts that occur in several different texts."""
     owners: dict[tuple[str, ...], set[tuple[str, ...]]] = {}
     for index, slot in enumerate(slots):
         if slot.texts:

@@ -40,7 +40,7 @@ from golem_forge.usertools.native_tools import RUN_CODE
 HIDDEN_MARK: Final = "x"
 """The mark of a value that was taken out of the journal, as a whole or in part: equal to nothing, never shown."""
 NULL_MARK: Final = "z"
-"""Of null."""
+"""The value mark of null."""
 MARK_TYPES: Final = {"s": "string", "i": "integer", "n": "number", "b": "boolean", "a": "array", "o": "object"}
 """First letter of a mark → type; of an array the second letter is the type of its items."""
 _OTHER_KIND: Final = "o"
@@ -51,7 +51,7 @@ _DEEPEST: Final = 50
 _REDACTION_MARKER: Final = regex(
     r"\[(?:redacted \d+ chars sha256:[0-9a-f]{8}|secret [^\]]*|unreadable \d+ chars [^\]]*|nested too deep)\]"
 )
-"""Whatever redaction puts in the place of what it takes out (`events.redaction`, `events.serialization`)."""
+"""The texts that redaction inserts (`events.redaction`, `events.serialization`)."""
 
 CallShape = tuple[str, ...]
 """A tool and its arguments, sorted: what must be equal for two calls to be the same step."""
@@ -81,7 +81,7 @@ Segment = tuple[Step, ...]
 
 
 def make_step(tool: str, args: Mapping[str, Any], at: str, ms: float, call: str, program: str = "") -> Step | None:
-    """None for a call that is too odd to be one of a sequence."""
+    """Builds a step; None for a call with too many arguments or too long names."""
     names = sorted(args)
     if len(names) > _MOST_ARGUMENTS or any(not name or len(name) > _LONGEST_NAME for name in (tool, *names)):
         return None
@@ -150,7 +150,7 @@ _MOST_OF_PROGRAM: Final = 500
 @dataclass(slots=True)
 class _Turn:
     calls: dict[str, None] = field(default_factory=dict)
-    """In the order the model asked."""
+    """Calls in the order the model asked for them."""
     answered: bool = False
 
 
@@ -178,17 +178,17 @@ class TurnReader:
             self._called(call, record)
 
     def answered(self) -> tuple[Segment, ...]:
-        """Of turns that are over: one that goes on may yet become a longer sequence."""
+        """Returns the segments of finished turns; an unfinished one may yet become a longer sequence."""
         return self._all(turn for turn in self._turns.values() if turn.answered)
 
     def unfinished(self) -> tuple[Segment, ...]:
-        """The last steps of each turn that goes on."""
+        """Returns the last steps of each unfinished turn."""
         going_on = [turn for turn in self._turns.values() if not turn.answered and turn.calls]
         last = [(self._parted(turn, least=1), next(reversed(turn.calls))) for turn in going_on]
         return tuple(parts[-1] for parts, call in last if parts and call in (parts[-1][-1].call, parts[-1][-1].program))
 
     def all(self) -> tuple[Segment, ...]:
-        """Of a session that has ended, however it ended."""
+        """Returns the segments of a session that has ended, in whatever way."""
         return self._all(iter(self._turns.values()))
 
     def _all(self, turns: Iterator[_Turn]) -> tuple[Segment, ...]:
@@ -292,7 +292,7 @@ class JournalTail:
         self._read = 0
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Only those that a TurnReader asks about. OSError where the file cannot be read."""
+        """Yields the new records that a TurnReader uses. Raises OSError if the file cannot be read."""
         with self.path.open("rb") as file:
             file.seek(self._read)
             while line := _read_line(file):
@@ -310,7 +310,7 @@ def _read_line(file: BinaryIO) -> bytes:
 
 
 def _is_relevant(line: bytes) -> bool:
-    """Most of a journal is results and what screens were told; those lines are not even decoded."""
+    """Whether to decode a line; most lines of a journal are results and display events, which are skipped."""
     head = line[:_HEAD_BYTES]
     at = head.find(_TYPE)
     kind = head[at + len(_TYPE) : at + len(_TYPE) + 12].partition(b'"')[0] if at > 0 else b""
@@ -413,7 +413,7 @@ def _load_cache(home: ForgeHome) -> dict[str, _CachedSession]:
 
 
 def _save_cache(home: ForgeHome, there: dict[str, _CachedSession]) -> None:
-    """All or nothing; whoever cannot write reads the journals again the next time."""
+    """Writes the cache completely or not at all; without it the journals are read again the next time."""
     sessions = {id: session.to_json() for id, session in there.items()}
     text = json.dumps({"version": _CACHE_VERSION, "sessions": sessions}, separators=(",", ":"))
     with contextlib.suppress(OSError, UnicodeError):
@@ -437,8 +437,9 @@ class Occurrence:
 
     @property
     def elapsed_ms(self) -> float:
-        """From the first call to the end of the last: with the model's requests and the answers of people between them,
-        of which each pause counts ten minutes at most."""
+        """The time from the first call to the end of the last, with the model's requests and people's answers in
+        between; each pause counts ten minutes at most.
+        """
         spent = sum(step.ms for step in self.steps)
         try:
             begins = [datetime.fromisoformat(step.at).timestamp() * 1000 for step in self.steps]
@@ -459,12 +460,12 @@ class RepeatedSequence:
 
     @property
     def complete(self) -> tuple[Occurrence, ...]:
-        """Where all of it was seen."""
+        """The complete occurrences."""
         return tuple(each for each in self.occurrences if len(each.steps) == len(self.sequence))
 
     @property
     def begun(self) -> Occurrence | None:
-        """Where it is under way and not at its end."""
+        """The occurrence that is not at its end yet, or None."""
         return next((each for each in self.occurrences if len(each.steps) < len(self.sequence)), None)
 
     @property
@@ -477,7 +478,7 @@ class RepeatedSequence:
 
 
 def sequence_key(run: Sequence[Sequence[str]]) -> str:
-    """By which a sequence is known from one session to the next."""
+    """Returns the key of a sequence, which is the same in every session."""
     return f"s{digest([list(shape) for shape in run])[:12]}"
 
 
@@ -528,7 +529,7 @@ _Position = tuple[_StepRow, int]
 
 
 def _choose(places: dict[CallSequence, list[_Position]], most: int, nearly: bool) -> list[RepeatedSequence]:
-    """Of runs of one length. Where two share steps, the one that was seen more often has them."""
+    """Selects among runs of one length. If two share steps, the more frequent one gets them."""
     found: list[RepeatedSequence] = []
     least = MIN_OCCURRENCES - nearly
     often = {run: where for run, where in places.items() if len(where) >= least}
@@ -547,7 +548,7 @@ def _choose(places: dict[CallSequence, list[_Position]], most: int, nearly: bool
 
 
 def _without_overlaps(where: list[_Position], length: int) -> list[_Position]:
-    """Those that do not overlap, from the left. `where` is in order within each row."""
+    """Returns the positions that do not overlap, from the left. `where` is in order within each row."""
     apart: list[_Position] = []
     for row, at in where:
         if not apart or apart[-1][0] is not row or at >= apart[-1][1] + length:
@@ -556,7 +557,7 @@ def _without_overlaps(where: list[_Position], length: int) -> list[_Position]:
 
 
 def _split_segment(segment: Segment, own: Collection[str], since: str) -> Iterable[Segment]:
-    """Without calls of user tools and old ones, and cut where a run begins again."""
+    """Splits a segment at calls of user tools and old calls, and where a run begins again."""
     start = 0
     for at in range(len(segment) + 1):
         if at == len(segment) or segment[at].tool in own or segment[at].at < since:

@@ -70,7 +70,7 @@ from golem_forge.usertools.workshop import StepProgress, Workshop
 DEFAULT_CATEGORY: Final = "Your tools"
 """The category of a tool that names none."""
 ProgramChoice = Callable[[PreparedTool, Level], ToolProgram]
-"""What is started for a tool that is ready: `PreparedTool.program` or `PreparedTool.debug_program`."""
+"""Selects the program of a ready tool: `PreparedTool.program` or `PreparedTool.debug_program`."""
 
 
 def user_tool(
@@ -113,14 +113,16 @@ class _UserTool:
     diff: str = field(default="")
     """Against the version that was trusted last, once a plan has looked."""
     trusted: bool | None = field(default=None)
-    """What the last look said; every plan looks, and is judged right after it. None: nobody has looked yet."""
+    """The result of the last trust check; every plan checks and is judged right after it. None before
+    the first check.
+    """
 
     def definition(self) -> Definition:
         trusted = self.workshop.trusts(self.entry) if self.trusted is None else self.trusted
         return Definition(digest=self.entry.digest, approved=trusted, diff=self.diff)
 
     def pin(self) -> None:
-        """A person said yes to the card."""
+        """Stores the trust after a person said yes to the card."""
         self.workshop.trust(self.entry, who="person")
         self.trusted = True
 
@@ -188,7 +190,9 @@ class _UserTool:
 
 
 def _step_report(workshop: Workshop, ctx: ToolContext) -> StepProgress | None:
-    """Who waits for this call: a client hears of its own call only, all others are at the session."""
+    """Returns a progress reporter for an MCP client, which hears only of its own call; None for callers
+    in the session.
+    """
     if ctx.caller is not Caller.MCP:
         return None
     steps = count(1)
@@ -197,7 +201,7 @@ def _step_report(workshop: Workshop, ctx: ToolContext) -> StepProgress | None:
 
 @dataclass(frozen=True, slots=True)
 class _ApprovedCall:
-    """One approved call of a tool."""
+    """An approved call of a tool."""
 
     tool: _UserTool
     ready: trust.ReadyTool
@@ -241,7 +245,7 @@ class _ApprovedCall:
                 self._remove_unused(made)
 
     def _remove_unused(self, made: tuple[Target, ...]) -> None:
-        """Of the files that were made to be written, those that it left empty."""
+        """Removes files that were created for writing and that the tool left empty."""
         for target in made:
             with contextlib.suppress(SandboxError), self.access.sandbox.target(target.virtual, Verb.DELETE) as left:
                 if left.kind is FileKind.FILE and left.stat is not None and left.stat.st_size == 0:
@@ -256,7 +260,7 @@ class ToolSelection:
     """The block `user_tools` of a worker."""
 
     tools: tuple[str, ...] = ("*",)
-    """Globs of names."""
+    """Globs of tool names."""
     create: bool = False
 
     def includes(self, name: str) -> bool:
@@ -303,7 +307,7 @@ class UserTools:
         return self._sync.has_placed(name)
 
     def names(self) -> tuple[str, ...]:
-        """Of the tools that can be run, active or not."""
+        """Returns the names of the tools that can be run, active or not."""
         entries = self._workshop.registry.entries
         known = self._workshop.store.version_statuses(
             {name: entries[name].digest for name in entries if self._offer.includes(name)}
@@ -341,7 +345,7 @@ class UserTools:
         return user_tool(self._workshop, entry, seconds=seconds) if status.why is None else status.why
 
     def refresh(self) -> CatalogChanges | None:
-        """None: nothing is other than before."""
+        """Updates the catalog; None if nothing changed."""
         began = perf_counter()
         registry = self._workshop.registry
         registry.refresh()
@@ -371,7 +375,7 @@ class UserTools:
         return replace(changes or CatalogChanges(), announcements=announced)
 
     def _statuses_of(self, there: Mapping[str, ToolEntry]) -> Iterable[tuple[ToolEntry, ToolStatus]]:
-        """While the store has not changed, only folders that changed are looked up in it."""
+        """Returns the statuses; while the store has not changed, only changed folders are looked up in it."""
         before = self._statuses
         fresh = [entry for name, entry in there.items() if name not in before or before[name][0] is not entry]
         found = tool_statuses(self._workshop, fresh)

@@ -84,7 +84,7 @@ def create_create_custom_tool(workshop: Workshop, catalog: Catalog) -> Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Creation:
-    """A tool that may be made as it was asked for."""
+    """A checked request for a new tool."""
 
     workshop: Workshop
     request: NewTool
@@ -238,7 +238,7 @@ def create_tool_folder(creation: Creation) -> str:
 
 
 def creation_notes(creation: Creation) -> str:
-    """What whoever made it should know besides."""
+    """Returns further notes for the maker of the tool."""
     text = ""
     if creation.request.language == "go" and not creation.workshop.builder.has_go():
         text += " Go was not found on this machine; the tool cannot be built here."
@@ -264,7 +264,7 @@ def _creation_result(creation: Creation) -> ToolResult:
 
 
 def _arrival_text(creation: Creation) -> str:
-    """How its arguments arrive, for whoever writes the source."""
+    """Describes how the arguments reach the program, for the author of the source."""
     manifest = creation.manifest
     if not manifest.parameters or creation.program:
         return ""
@@ -298,7 +298,7 @@ def _new_file_diff(address: str, data: bytes) -> str:
 
 
 UNFINISHED_PREFIX: Final = ".new-"
-"""How a folder begins that is being written; no tool can be called so."""
+"""Prefix of a folder that is being written; no tool can have such a name."""
 DEFAULT_VERSION: Final = "1.0.0"
 
 _DIRECTORY_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -321,7 +321,7 @@ def template(language: Language) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTool:
-    """What is asked for. Parameters and tests are plain values, checked when the files are made."""
+    """The requested tool. Parameters and tests are plain values, checked when the files are made."""
 
     name: str
     description: str
@@ -329,17 +329,17 @@ class NewTool:
     usage: str = ""
     parameters: Sequence[Any] = ()
     source: str = ""
-    """Empty: the language's template."""
+    """The source; empty means the language's template."""
     tests: Sequence[Any] = ()
     version: str = DEFAULT_VERSION
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    """Further keys of its tool.yaml."""
+    """Further keys of tool.yaml."""
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Further files of its folder."""
+    """Further files of the folder."""
 
     @staticmethod
     def read(args: Mapping[str, Any]) -> NewTool:
-        """From the arguments of `create_custom_tool`; raises InputInvalid."""
+        """Reads the arguments of `create_custom_tool`. Raises InputInvalid."""
         given = {key: value for key, value in args.items() if key != "from_run" and key not in MANIFEST_KEYS}
         given["manifest"] = {key: args[key] for key in MANIFEST_KEYS if args.get(key) is not None}
         try:
@@ -371,7 +371,7 @@ def creation_problem(name: str, description: str, taken: Collection[str], existi
 
 
 def scaffold(request: NewTool) -> dict[str, bytes]:
-    """The manifest, then the source."""
+    """Returns the files of a new tool: the manifest, then the source."""
     if problem := creation_problem(request.name, request.description, (), ()):
         raise InputInvalid(f"{CREATE_TOOL_NAME}: {problem}")
     text = manifest_text(_new_manifest(request), stated=("parameters", "boolean_flags")).encode()
@@ -404,7 +404,7 @@ def _new_manifest(request: NewTool) -> ToolManifest:
 
 
 def write_tool_folder(home: ForgeHome, name: str, files: Mapping[str, bytes], executable: Collection[str] = ()) -> None:
-    """All files of a new tool or none. Raises Unusable for a name that cannot be, FileExistsError for one that is."""
+    """Writes all files of a new tool or none. Raises Unusable for an invalid name, FileExistsError for one in use."""
     if problem := name_problem(name):
         raise Unusable(DiagnosticCode.NAME_INVALID, problem)
     for file in files:
@@ -481,7 +481,9 @@ def _without_name(files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _with_generic_name(files: Mapping[str, bytes], name: str) -> dict[str, bytes] | None:
-    """With `<name>` for the tool's own name where it names its source; None if it does not, or is still a template."""
+    """Returns the files with `<name>` in place of the tool's name where it names its source; None if it does not, or is
+    still a template.
+    """
     found = _ENTRYPOINT_LINE.search(files.get(MANIFEST_FILE, b""))
     entrypoint = found[2].decode("utf-8", "replace") if found else ""
     stem, dot, ending = entrypoint.rpartition(".")

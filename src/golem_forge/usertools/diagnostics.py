@@ -53,7 +53,7 @@ class Diagnostic:
 
     @property
     def text(self) -> str:
-        """In words, the line with the first of them: a compiler's lines may follow."""
+        """The code, message and line as text; further lines of a compiler follow."""
         first, newline, more = self.message.partition("\n")
         place = f" (line {self.line})" if self.line is not None else ""
         return f"{self.code}: {first}{place}{newline}{more}"

@@ -38,7 +38,7 @@ from golem_forge.usertools.manifest.writer import have_expectations, set_expecte
 from golem_forge.usertools.run.output import shell_exit_code, signal_name
 
 MOST_OUTPUT: Final = 1 << 20
-"""Of a case, both streams together; and of a file that is expected."""
+"""Maximum bytes of both streams of a case, and of an expected file."""
 _DEEPEST: Final = 100
 _LIMITS: Final = {
     monitor.MEMORY_LIMIT: "used more memory than it may",
@@ -55,11 +55,11 @@ OpenFile = Callable[[tuple[str, ...]], int]
 class CaseRun:
     ending: monitor.ExitStatus
     timeout: float
-    """That it was given."""
+    """The timeout that the case had."""
     stdout: bytes
     stderr: bytes
     searched: PatternResult
-    """For `stdout_matches`, if there is one."""
+    """The result for `stdout_matches`, if there is one."""
     open: OpenFile
 
     @property
@@ -201,7 +201,7 @@ def _encode(text: str) -> bytes:
 
 
 SHOWN_CHARACTERS: Final = 240
-"""Characters of a value that are shown whole."""
+"""Maximum characters of a value that is shown whole."""
 _SHOWN_BEFORE: Final = 60
 _LONGEST_NAME: Final = 100
 _MOST_PROBLEMS: Final = 8
@@ -215,13 +215,13 @@ class CaseResult:
     duration_ms: int
     problems: tuple[str, ...] = ()
     stdout: str | None = None
-    """What it printed, if it is text and all of it was kept; None otherwise, or if nothing was run."""
+    """The output, if it is text and complete; None otherwise, or if nothing was run."""
     as_expected: bool = False
-    """It ended by itself, with the exit code that was expected: what it printed can become the expectation."""
+    """Whether it ended by itself with the expected exit code, so that its output can become the expectation."""
 
     @property
     def line(self) -> str:
-        """`ok greets (12 ms)` or `FAIL greets: …`."""
+        """Returns `ok greets (12 ms)` or `FAIL greets: …`."""
         if self.ok:
             return f"ok {self.name} ({duration(self.duration_ms)})"
         shown = self.problems[:_MOST_PROBLEMS]
@@ -231,7 +231,7 @@ class CaseResult:
 
 
 def failed_tests_text(tool: str, results: Sequence[CaseResult]) -> str:
-    """Of a tool of which at least one case failed."""
+    """Describes the results of a tool with at least one failed case."""
     failed = sum(1 for one in results if not one.ok)
     return "\n".join(
         (f"custom tool '{tool}' failed its tests: {failed} of {len(results)}", *(one.line for one in results))
@@ -239,7 +239,7 @@ def failed_tests_text(tool: str, results: Sequence[CaseResult]) -> str:
 
 
 def case_name(name: str, index: int) -> str:
-    """`index` counts from 0, people from 1."""
+    """Returns the name of a case; `index` counts from 0, people from 1."""
     return shorten(display_name(name), _LONGEST_NAME) if name.strip() else f"test {index + 1}"
 
 
@@ -295,7 +295,7 @@ class PatternResult(Enum):
 
 
 async def search_pattern(pattern: str, text: str) -> PatternResult:
-    """As `re.search` has it: `$` is also found before the last line end."""
+    """Searches as `re.search` does: `$` also matches before the last line end."""
     found: list[list[Any]] = []
     try:
         order = {"pattern": pattern, "text": text}
@@ -346,7 +346,7 @@ def golden_manifest(data: bytes, manifest: ToolManifest, results: Sequence[CaseR
 
 
 def update_golden(home: ForgeHome, entry: ToolEntry, results: Sequence[CaseResult]) -> GoldenUpdate:
-    """The same for the file in the tool's folder. Afterwards the folder is another version, which is trusted anew."""
+    """Updates the file in the tool's folder. Afterwards the folder is another version, which needs trust again."""
     with contextlib.ExitStack() as opened:
         tools = os.open(home.path / "tools", DIRECTORY_FLAGS)
         opened.callback(os.close, tools)

@@ -63,7 +63,7 @@ from golem_forge.usertools.manifest import ToolManifest
 _ABANDONED_S: Final = 7 * 24 * 3600.0
 """Longer than anything here is in use: a directory of that age was left by a Forge that was killed."""
 _LOCKED_WITHIN_S: Final = 60.0
-"""By this age a directory is claimed by whoever made it."""
+"""Seconds after which the maker of a directory has locked it."""
 _REMOVED_WITHIN_S: Final = 0.3
 _INNER: Final = "room"
 
@@ -115,8 +115,9 @@ def private_directory(home: ForgeHome, purpose: str) -> Iterator[Path]:
 
 @contextlib.asynccontextmanager
 async def program_directory(home: ForgeHome, purpose: str) -> AsyncIterator[Path]:
-    """The same for a program to write in, which may leave a great deal: a thread removes it, and whoever was cancelled
-    does not wait for that."""
+    """Provides a directory for a program to write in. It may hold very much, so a thread removes it; a cancelled caller
+    does not wait for that.
+    """
 
     def removal() -> asyncio.Future[None]:
         return asyncio.get_running_loop().run_in_executor(None, remove_tree, made)
@@ -132,8 +133,9 @@ async def program_directory(home: ForgeHome, purpose: str) -> AsyncIterator[Path
 
 @contextlib.contextmanager
 def held_directory(parent: Path, *, after_s: float, prefix: str = "") -> Iterator[tuple[Path, Path]]:
-    """What is to be removed, and the directory in it: walls lock that one for themselves. In use from now on; a Forge
-    that is killed claims nothing any more, and what it left goes after `after_s`."""
+    """Makes a locked temporary directory and yields it with its inner directory, which walls lock for themselves. After
+    a crash nobody holds the lock, and the directory is removed after `after_s`.
+    """
     remove_abandoned(parent, after_s=after_s, prefix=prefix)
     made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent.resolve()))
     handle = os.open(made, DIRECTORY_FLAGS)
@@ -148,7 +150,7 @@ def held_directory(parent: Path, *, after_s: float, prefix: str = "") -> Iterato
 
 
 def remove_abandoned(parent: Path, *, after_s: float, prefix: str = "") -> None:
-    """What a Forge that was killed left: old enough, or claimed by nobody."""
+    """Removes directories that a killed Forge left: old enough, or locked by nobody."""
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
@@ -193,15 +195,15 @@ async def file_lock(file: Path) -> AsyncIterator[None]:
 
 
 TOOL_DIR = "/forge/tool"
-"""Where a tool's snapshot stands in full walls."""
+"""Path of a tool's snapshot in full walls."""
 BUILD_DIR = "/forge/build"
-"""Where what was built from it stands there."""
+"""Path of the build result in full walls."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileFact:
     path: str
-    """Relative, with `/`."""
+    """The relative path, with `/`."""
     executable: bool
     size: int
     sha256: str
@@ -218,7 +220,7 @@ class ToolEntry:
 
     @property
     def address(self) -> str:
-        """As a model knows the folder."""
+        """The folder's path for a model."""
         return f"/user_tools/{self.name}"
 
 
@@ -231,7 +233,7 @@ class ProgramKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgram:
-    """What is executed for a tool at one level of walls."""
+    """The program of a tool at one level of walls."""
 
     kind: ProgramKind
     argv: tuple[str, ...]
@@ -279,13 +281,13 @@ _FAULT_CODES: Final = {
 @dataclass(frozen=True, slots=True)
 class FolderFiles(WithCache):
     files: Mapping[str, bytes]
-    """By relative name, with `/`."""
+    """Content by relative path, with `/`."""
     executable: frozenset[str]
     folders: frozenset[str] = field(default=frozenset(), compare=False)
     """Empty ones too; they are no part of the digest."""
 
     def without_ignored(self) -> FolderFiles:
-        """As the same folder is read from a disk."""
+        """Returns the files that count when the folder is read from disk."""
 
         def counts(path: str) -> bool:
             return not any(map(is_ignored, path.split("/")))
@@ -309,7 +311,7 @@ class FolderFiles(WithCache):
 
 
 class Validity(StrEnum):
-    """How long what was read can be taken for what is there."""
+    """How long a reading can be reused."""
 
     WHILE_MARKED = "while every mark is the same"
     MOMENT = "changed in the tick it was read in: a later change may bear the same marks"
@@ -318,11 +320,11 @@ class Validity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderReading:
-    """What became of one try to read a folder, and how a later look notices that it would come out differently."""
+    """The result of reading a folder, with what a later check needs to notice a change."""
 
     found: FolderFiles | Unusable
     marks: Mapping[str, FileMark]
-    """Of each folder and file that was looked at; the folder itself is the empty name."""
+    """The marks of each folder and file; the folder itself has the empty name."""
     validity: Validity
 
 
@@ -412,8 +414,9 @@ def write_folder(
     executable: Collection[str],
     for_whom: ReadableBy = ReadableBy.OWNER,
 ) -> None:
-    """On the disk when this returns. `parent`: a descriptor of the directory that the folder is made in; `files`:
-    content by path inside of it."""
+    """Writes a folder; it is on disk when this returns. `parent`: a descriptor of the parent directory; `files`:
+    content by path inside.
+    """
     with contextlib.ExitStack() as held:
         folders = {"": _make_folder(held, parent, folder, for_whom)}
         for file, content in files.items():
@@ -541,7 +544,7 @@ def _name_taken(home: ForgeHome, name: str) -> SharingError:
 
 
 def _exchange_names(one: Path, other: Path) -> None:
-    """In one step. Raises OSError EINVAL or ENOSYS where the file system or the kernel cannot."""
+    """Exchanges two names in one step. Raises OSError EINVAL or ENOSYS if the file system or the kernel cannot."""
     call_libc("renameat2", _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE)
 
 

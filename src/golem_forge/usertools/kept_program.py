@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 RECORDING_FILE: Final = "recorded_calls.json"
 LARGEST_RECORDING: Final = 256 * 1024
 KEPT_TIMEOUT_S: Final = 300
-"""Of the tool: its calls may wait for a person."""
+"""Timeout of the tool; its calls may wait for a person."""
 _PARAMETERS: Final = "forge_parameters"
 _PRELUDE: Final = (
     f"import json as _json, sys as _sys\n\n{_PARAMETERS} = _json.load(_sys.stdin)"
@@ -54,7 +54,7 @@ _SCALAR_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "
 _RAN: Final = frozenset({Status.SUCCESS.value, Status.EXECUTION_FAILED.value, Status.SANDBOX_DENIED.value})
 
 OutputOf = Callable[[str], OutputFormat | None]
-"""What a user tool prints, by its name; None: it is none."""
+"""Returns the output format of a user tool by its name; None for other tools."""
 ParametersOf = Callable[[str], Sequence[str]]
 """The names of a tool's parameters, in the order in which a program may give them; none where it is not known."""
 
@@ -64,9 +64,9 @@ class RecordedProgram:
     call: str
     code: str
     calls: tuple[CallRecord, ...]
-    """Those that it made itself, in the order they were asked for."""
+    """The program's own calls, in order."""
     value: Mapping[str, Any]
-    """Its own result."""
+    """The program's result."""
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -317,7 +317,7 @@ def _span(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
 
 
 def _with_prelude(code: str) -> str:
-    """Before the first statement that is neither a docstring nor an import from the future."""
+    """Inserts the prelude before the first statement that is neither a docstring nor a future import."""
     first = next((node for node in _parsed(code).body if not _comes_first(node)), None)
     line = first.lineno if first is not None else code.count("\n") + 2
     if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
@@ -375,7 +375,7 @@ def _names(tree: ast.AST) -> set[str]:
 
 
 def read_recording(folder: Path, manifest: ToolManifest, file: str) -> Recording:
-    """Of a test case. Raises ForgeError, in words for whoever wrote it."""
+    """Reads the recording of a test case. Raises ForgeError with a text for its author."""
     path = folder / file
     try:
         if path.stat().st_size > LARGEST_RECORDING:

@@ -80,7 +80,7 @@ _CREATE_TOOL_SCHEMA: Final[dict[str, Any]] = {
 
 
 def listed_create_custom_tool() -> Tool:
-    """For a list of what there is, where nothing is called."""
+    """Returns the tool for listings, where nothing is called."""
     return create_tool_definition(_not_planned)
 
 
@@ -95,7 +95,7 @@ MANIFEST_KEYS: Final = (
     "output_schema",
     "timeout",
 )
-"""Those of its arguments that are keys of tool.yaml as they are."""
+"""Arguments that are keys of tool.yaml."""
 
 
 def create_tool_definition(planner: Planner, on_outcome: OnOutcome | None = None) -> Tool:
@@ -115,7 +115,7 @@ def create_tool_definition(planner: Planner, on_outcome: OnOutcome | None = None
 
 
 def _check_required(args: dict[str, Any]) -> None:
-    """In the words people know; an empty text is as missing as none."""
+    """Checks required arguments; an empty text counts as missing. Raises InputInvalid."""
     for name in ("name", "description"):
         if not args.get(name):
             raise invalid_field(name, "missing required parameter")

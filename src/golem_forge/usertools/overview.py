@@ -28,7 +28,7 @@ from golem_forge.usertools.workshop import Workshop
 
 
 def tool_details(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
-    """For `forge tools show`, in words and as JSON, and for the tools page."""
+    """Returns the data of `forge tools show` and of the tools page."""
     status, manifest = tool_status(workshop, entry), entry.manifest
     return {
         "folder": workshop.display_folder(entry.name),
@@ -46,7 +46,7 @@ def tool_details(workshop: Workshop, entry: ToolEntry) -> dict[str, Any]:
 
 
 def usage_overview(workshop: Workshop) -> tuple[ToolTotals, tuple[ToolStats, ...]]:
-    """Of every tool that there is or that was ever used, by name."""
+    """Returns the statistics of every tool that exists or was ever used, by name."""
     entries = workshop.registry.entries
     states = {name: str(status.state) for name, status in tool_statuses(workshop, entries.values()).items()}
     used = {each.name for each in tool_statistics(workshop.store)}
@@ -95,7 +95,7 @@ def is_known_tool(workshop: Workshop, name: str) -> bool:
 
 
 def folder_digest(workshop: Workshop, name: str) -> str:
-    """Of the folder as it is; empty if it is gone or cannot be read."""
+    """Returns the digest of the present folder; empty if it is gone or unreadable."""
     try:
         return read_folder(tool_folder(workshop, name)).digest
     except Unusable:
@@ -103,7 +103,7 @@ def folder_digest(workshop: Workshop, name: str) -> str:
 
 
 def list_versions(workshop: Workshop, name: str) -> tuple[VersionLogEntry, ...]:
-    """Newest first."""
+    """Returns the versions of a tool, newest first."""
 
     def version_of(digest: str) -> str:
         data = workshop.registry.peek(digest, MANIFEST_FILE, MAX_MANIFEST_BYTES)
@@ -116,8 +116,9 @@ def list_versions(workshop: Workshop, name: str) -> tuple[VersionLogEntry, ...]:
 
 
 def compare_versions(workshop: Workshop, name: str, digests: Sequence[str]) -> VersionPair:
-    """No digest: what was trusted last with the folder; one: that with the folder; two: the older one first. The first
-    digits of a digest are enough. Raises ForgeError."""
+    """Selects two versions. No digest: the last trusted one and the folder; one: that and the folder; two: the older
+    one first. The first digits of a digest are enough. Raises ForgeError.
+    """
     wanted = [find_version(workshop.store, name, each).digest for each in digests]
     if len(wanted) == 2:
         new = _version_files(workshop, name, wanted[1])

@@ -58,12 +58,12 @@ _DENIALS: Final = frozenset({Status.APPROVAL_DENIED, Status.POLICY_DENIED, Statu
 
 @dataclass(slots=True)
 class CallCount:
-    """Of one tool."""
+    """Counts the calls of one tool."""
 
     calls: int = 0
     failed: int = 0
     denied: int = 0
-    """Of those that failed."""
+    """How many of the failed ones were denied."""
 
 
 class ProgramCallServer(SessionCallServer):
@@ -137,7 +137,7 @@ class ProgramCallServer(SessionCallServer):
 _MANIFEST: Final = ToolManifest(
     name=RUN_CODE, description="A program that calls tools.", version="1", entrypoint=PROGRAM_FILE
 )
-"""What a run of it is like: no network, no variable, every zone read-only."""
+"""The permissions of a run: no network, no variable, every zone read-only."""
 _WRITE_BY_TOOLS: Final = "Zones are read-only inside a program; to write there, call a tool, like write_file."
 
 
@@ -238,7 +238,7 @@ async def _ended_by(server: ProgramCallServer, walled: WalledChild) -> AsyncIter
 
 
 def _with_calls(completion: ToolCompletion, server: ProgramCallServer) -> ToolCompletion:
-    """Adds what it answered and what it called."""
+    """Adds the program's answer and its calls to the result."""
     result, counts = completion.result, server.counts
     lines: list[str] = []
     if server.given is not NO_ANSWER:

@@ -80,7 +80,7 @@ class Registry:
 
     @property
     def entries(self) -> Mapping[str, ToolEntry]:
-        """By name, in the order of names."""
+        """Entries by name, in the order of names."""
         return self._state.entries
 
     @property
@@ -88,7 +88,7 @@ class Registry:
         return self._state.diagnostics
 
     def refresh(self) -> RegistryChanges | None:
-        """None: nothing changed."""
+        """Reads changed folders; None if nothing changed."""
         with self._lock:
             listing = self._listing
             listed = listing is not None and listing.is_current
@@ -111,7 +111,7 @@ class Registry:
             return changes
 
     def lookup(self, name: str) -> ToolEntry | Diagnostic | None:
-        """That one as it is now. What differs from before is part of the next `refresh`."""
+        """Returns the present state of one tool. A difference is also part of the next `refresh`."""
         with self._lock:
             if self._listing is None:
                 self.refresh()
@@ -132,7 +132,7 @@ class Registry:
             return outcome
 
     def snapshot(self, entry: ToolEntry) -> Snapshot:
-        """Where exactly that version stands, whole, whatever became of the folder since.
+        """Returns the complete snapshot of exactly that version, whatever happened to the folder since.
 
         Raises Unusable if the snapshot is lost and the folder no longer has these files.
         """
@@ -143,14 +143,14 @@ class Registry:
             return snapshot
 
     def files(self, entry: ToolEntry) -> FolderFiles:
-        """The bytes of exactly that version."""
+        """Returns the bytes of exactly that version."""
         try:
             return FolderFiles(*self._store.read(self.snapshot(entry)))
         except StoreError as error:
             raise Unusable(DiagnosticCode.UNREADABLE, error.message) from None
 
     def version_files(self, digest: str) -> FolderFiles | None:
-        """Of any version that is still in the store, and whole."""
+        """Returns the files of any version that is still complete in the store."""
         snapshot = self._store.known(digest)
         try:
             return FolderFiles(*self._store.read(snapshot)) if snapshot else None
@@ -203,8 +203,9 @@ class Registry:
         self._cache.add(scans, fresh)
 
     def _settle(self, scans: dict[str, FolderScan], fresh: list[str]) -> None:
-        """What changed this very moment is read once more when the clock's tick is over, so that the next refresh
-        finds it at rest and opens nothing. What goes on changing is read at every refresh."""
+        """Reads folders that just changed again after the clock's tick, so that the next refresh finds them unchanged
+        and opens nothing. A folder that keeps changing is read at every refresh.
+        """
         moving = [name for name in fresh if scans[name].validity is Validity.MOMENT]
         if moving:
             time.sleep(_CLOCK_TICK_S)
@@ -266,7 +267,7 @@ def _canonical_json(manifest: ToolManifest) -> str:
 
 
 _MOST_LIMIT_DIAGNOSTICS: Final = 1_000
-"""Of the folders past the limit; each says how many there are."""
+"""Maximum diagnostics about folders past the limit; each says how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +278,7 @@ class RegistryState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistryChanges:
-    """Names, in order."""
+    """Names of changed tools, in order."""
 
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -317,7 +318,7 @@ def name_conflict(name: str, owner: str) -> Diagnostic:
 
 
 def diff_states(before: RegistryState, after: RegistryState) -> RegistryChanges | None:
-    """None if there are none."""
+    """Returns the changes between two states; None if there are none."""
     old, new = before.entries, after.entries
     was, now = ({each.tool: each for each in state.diagnostics} for state in (before, after))
     changes = RegistryChanges(
@@ -342,7 +343,7 @@ class FolderListing:
     same_ignoring_case: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Lower-case name → the names it stands for, where there are several."""
     mark: FileMark | None = None
-    """None: the directory changes or cannot be read; list it again."""
+    """None if the directory is changing or unreadable, so that it has to be listed again."""
     problem: str = ""
 
     @property
@@ -353,7 +354,7 @@ class FolderListing:
             return False
 
     def with_name(self, name: str) -> FolderListing:
-        """The same with a folder that came after the list was made; it is listed anew at the next occasion."""
+        """Returns the listing with a folder that was created since; it is listed again next time."""
         return _make_listing(self.tools, {*self.names, *self.over_limit, name}, None)
 
 
@@ -416,7 +417,7 @@ def _all_equal(paths: Iterator[str], marks: Iterator[FileMark]) -> bool:
 
 
 async def watch_registry(registry: Registry, *, poll_s: float = 0.5) -> AsyncIterator[RegistryChanges]:
-    """Of a registry that the reader has too, to show what is there now."""
+    """Yields the changes of a registry that the caller also reads."""
     while True:
         # Reading a large folder anew takes a moment, in which the terminal still answers.
         found = await asyncio.to_thread(registry.refresh)

@@ -44,7 +44,7 @@ from golem_forge.usertools.manifest import MANIFEST_FILE, manifest_from_json, ma
 from golem_forge.usertools.manifest.reader import read_manifest
 
 ScanResult = ToolEntry | Diagnostic | None
-"""None: no tool and no error (a folder without `tool.yaml`)."""
+"""None means no tool and no error (a folder without `tool.yaml`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,9 @@ class FolderScan:
 
 
 def scan_folder(tools: str, name: str, store: ContentStore) -> FolderScan | None:
-    """None: no folder of that name. A link to a folder is diagnosed, any other thing that is no folder is nothing."""
+    """Scans a folder; None if there is no folder of that name. A link to a folder gets a diagnosis; anything else is
+    ignored.
+    """
     folder = f"{tools}/{name}"
     started = time.time_ns()
     try:
@@ -132,7 +134,7 @@ class RegistryCache:
         """In the file; 0: there is none that could be added to."""
 
     def load(self) -> dict[str, str]:
-        """Name → what `restore_scan` takes."""
+        """Returns the cached texts by name, for `restore_scan`."""
         try:
             lines = read_private(self._path, _LARGEST_CACHE).decode().splitlines()
         except (OSError, ValueError):

@@ -83,7 +83,9 @@ def unsettled_sequences(
     native: Collection[str] = (),
     nearly: bool = False,
 ) -> list[RepeatedSequence]:
-    """Those that neither became a tool nor were dismissed. `nearly`: one more place would make them repeated ones."""
+    """Returns the sequences that neither became a tool nor were dismissed. `nearly`: includes those that one more
+    occurrence would make repeated.
+    """
     since = iso_time(time.time() - DAYS * DAY_S)
     settled = {str(key) for (key,) in store.rows("SELECT DISTINCT suggestion FROM creations WHERE suggestion <> ''")}
     settled |= dismissed_keys(home).keys()
@@ -92,15 +94,16 @@ def unsettled_sequences(
 
 
 def names_taken(store: ToolStore) -> set[str]:
-    """By user tools."""
+    """Returns the names of user tools."""
     return {str(name) for (name,) in store.rows("SELECT name FROM tools")}
 
 
 def _meaningful(
     found: RepeatedSequence, lookup: ArgumentsLookup, redact: Redact, taken: Collection[str]
 ) -> Suggestion | None:
-    """What all of its places share; else what the largest group of places shares that begins with the same words. None:
-    only the names of tools repeat, as in any work."""
+    """Returns a suggestion from what all occurrences share; else from the largest group that begins with the same
+    words. None if only the names of tools repeat, as in any work.
+    """
     whole = make_suggestion(found, lookup, redact, taken)
     if whole.constant_steps:
         return whole
@@ -119,8 +122,9 @@ def _meaningful(
 def begun_suggestion(
     known: Iterable[RepeatedSequence], begun: Occurrence, home: ForgeHome, redact: Redact, taken: Collection[str]
 ) -> Suggestion | None:
-    """What the last steps of an unfinished turn would make a third time: all of a run that was seen before, or all but
-    its last call. `known`: runs that were seen at least twice."""
+    """Returns a suggestion if the last steps of an unfinished turn repeat a run a third time, completely or all but its
+    last call. `known`: runs that were seen at least twice.
+    """
     lookup = partial(journal_arguments, home.path)
     for each in known:
         length = len(each.sequence)
@@ -138,7 +142,7 @@ def begun_suggestion(
 
 
 def journal_arguments(home: Path, seen: Occurrence) -> Mapping[str, Mapping[str, Any]]:
-    """From the journal, for it alone holds them. Whatever cannot be read is left out."""
+    """Reads the arguments from the journal, which alone holds them. Unreadable ones are left out."""
     wanted = {step.call for step in seen.steps}
     states = CallRecords()
     try:
@@ -158,14 +162,16 @@ LONGEST_VALUE: Final = 2_000
 class SuggestedCall:
     tool: str
     arguments: Mapping[str, Any]
-    """What stayed the same."""
+    """The constant arguments."""
     parameters: Mapping[str, str]
-    """Argument → the parameter that gives it."""
+    """Argument → its parameter."""
     templates: Mapping[str, str] = field(default_factory=dict)
     """Argument → its text, with `{parameter}` where it differs."""
 
     def to_json(self) -> dict[str, Any]:
-        """As pairs: an argument called `token` would make redaction take its parameter's name for one."""
+        """Returns the call as JSON, with parameters as pairs: redaction would take the parameter of an argument called
+        `token` for a secret.
+        """
         pairs = [{"argument": argument, "parameter": name} for argument, name in self.parameters.items()]
         texts = [{"argument": argument, "template": text} for argument, text in self.templates.items()]
         told = {"name": self.tool, "arguments": dict(self.arguments), "parameters": pairs}
@@ -176,7 +182,7 @@ class SuggestedCall:
 class Suggestion:
     key: str
     name: str
-    """What the tool could be called."""
+    """A possible name for the tool."""
     sequence: tuple[SuggestedCall, ...]
     parameters: tuple[SuggestedParameter, ...]
     occurrences: int
@@ -185,7 +191,7 @@ class Suggestion:
     sequence_ms: float
     """The median time of the calls, with the model's requests and people's answers between them."""
     constant_steps: frozenset[int] = frozenset()
-    """Which of the calls have something in their arguments that stays; none: only the names of tools repeat."""
+    """The calls whose arguments have a constant part; empty if only the names of tools repeat."""
     seen_in: frozenset[str] = frozenset()
     """The ids of the sessions that made the calls."""
     programs: Mapping[str, str] = field(default_factory=dict)
@@ -196,7 +202,7 @@ class Suggestion:
         return tuple(call.tool for call in self.sequence)
 
     def event(self) -> dict[str, Any]:
-        """The data of `toolSuggested`."""
+        """Returns the data of `toolSuggested`."""
         return {
             "sequence": [call.to_json() for call in self.sequence],
             "occurrences": self.occurrences,
@@ -220,7 +226,7 @@ def make_suggestion(
     redact: Redact = lambda value: value,
     taken: Collection[str] = (),
 ) -> Suggestion:
-    """`taken`: names that no new tool can have."""
+    """Builds a suggestion. `taken`: names that no new tool can have."""
     newest = max(found.complete, key=lambda each: each.steps[-1].at)
     given = assign_parameters(read_slots(found, arguments_of, redact))
     return Suggestion(
@@ -253,7 +259,7 @@ def make_suggestion(
 
 
 def event_sequence_key(sequence: Any) -> str:
-    """Of the sequence that a `toolSuggested` event names; empty if it names none."""
+    """Returns the key of the sequence in a `toolSuggested` event; empty if it has none."""
     try:
         return sequence_key(
             [
@@ -387,7 +393,7 @@ _MOST_DISMISSED: Final = 1_000
 
 
 def dismissed_keys(home: ForgeHome) -> dict[str, str]:
-    """Key → when it was dismissed."""
+    """Returns the dismissed keys with the time of dismissal."""
     try:
         known = read_json(home.path / _STATE_FOLDER / _DISMISSED_FILE, _LARGEST_FILE)
         return {str(key): str(at) for key, at in known["dismissed"].items()}
@@ -401,7 +407,7 @@ def dismiss_sequence(home: ForgeHome, key: str) -> None:
 
 
 def undismiss_sequence(home: ForgeHome, key: str) -> bool:
-    """False if it was not dismissed."""
+    """Removes a dismissal. Returns False if there was none."""
     known = dismissed_keys(home)
     if known.pop(key, None) is None:
         return False

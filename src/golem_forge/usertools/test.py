@@ -55,7 +55,7 @@ WHOLE_RUN_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TestRun:
-    """What all cases have in common."""
+    """What all cases of a run share."""
 
     entry: ToolEntry
     program: ToolProgram
@@ -64,11 +64,11 @@ class _TestRun:
     report: ProbeReport | None
     session_id: str
     until: float
-    """On the monotonic clock."""
+    """The deadline on the monotonic clock."""
 
 
 class _InvalidCase(Exception):
-    """A case that cannot be run as it is written."""
+    """Raised for a case that cannot be run as written."""
 
 
 async def run_tests(
@@ -161,7 +161,7 @@ async def _run_program(
 
 
 def _recording(run: _TestRun, case: TestCase) -> Recording | None:
-    """What the case's calls are answered with. Raises _InvalidCase."""
+    """Returns the recorded answers for the case's calls. Raises _InvalidCase."""
     if not case.calls:
         return None
     snapshot = next((each.host for each in run.program.shown if each.inner == TOOL_DIR), run.entry.folder)
@@ -220,8 +220,9 @@ def _environment(run: _TestRun, case: TestCase) -> dict[str, str]:
 def _arguments(
     manifest: ToolManifest, given: Mapping[str, Any], walls: Walls
 ) -> tuple[ProcessInput, tuple[ShownPath, ...] | None]:
-    """By the same rules as a call's, so that a test cannot pass what no caller could; and what the tool sees of the
-    workspace, where that is not all of it."""
+    """Checks the arguments by the same rules as a call's, so that a test cannot pass what no caller could. Also returns
+    the parts of the workspace that the tool sees, if not all.
+    """
     try:
         values = SchemaInput(input_schema(manifest)).check(dict(given)).values
         passed = process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
@@ -247,7 +248,7 @@ def _shown_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls
 
 
 def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> dict[str, str]:
-    """Where the file of each `path` argument stands: in the workspace, which has the same name on both sides."""
+    """Returns the path inside of each `path` argument: in the workspace, which has the same name on both sides."""
     inner = {}
     for parameter in manifest.parameters:
         if parameter.path is None:
@@ -262,7 +263,9 @@ def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls
 
 
 def _write_files(directory: Path, files: Mapping[str, str]) -> None:
-    """Nothing has run yet, so nothing in the directory can lead elsewhere; the names themselves must not either."""
+    """Writes the files of a case. Nothing has run yet, so nothing in the directory can lead elsewhere; the names are
+    checked for that too.
+    """
     for name, text in files.items():
         if not (parts := workspace_parts(name)):
             raise _InvalidCase(f"files: {quote_value(name)} is not the name of a file below the workspace")

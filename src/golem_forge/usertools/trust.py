@@ -69,7 +69,7 @@ def tool_status(workshop: Workshop, entry: ToolEntry) -> ToolStatus:
 
 
 def tool_statuses(workshop: Workshop, entries: Iterable[ToolEntry]) -> dict[str, ToolStatus]:
-    """By name; one query for all of them."""
+    """Returns the statuses by name, with one query for all of them."""
     by_name = {entry.name: entry for entry in entries}
     known = workshop.store.version_statuses({name: entry.digest for name, entry in by_name.items()})
     return {name: _make_status(workshop, entry, known[name]) for name, entry in by_name.items()}
@@ -112,7 +112,7 @@ def _why_inactive(workshop: Workshop, entry: ToolEntry, version: VersionStatus) 
 
 MOST_OUTPUT = 4096
 _BUILD_FAILURES = frozenset({DiagnosticCode.BUILD_FAILED, DiagnosticCode.DEPENDENCIES_UNAVAILABLE})
-"""What a build that was tried comes to; the rest says that there is nothing to try."""
+"""Diagnostics of an attempted build; the others mean that there is nothing to try."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -122,9 +122,9 @@ class ReadyTool:
     entry: ToolEntry
     snapshot: Snapshot
     prepared: PreparedTool | None
-    """None: its dependencies must be fetched first, which asks."""
+    """None if its dependencies must be fetched first, which asks."""
     hosts: tuple[str, ...] = ()
-    """What they would be fetched from."""
+    """The hosts to fetch them from."""
 
 
 class BuildFailed(ForgeError):
@@ -139,7 +139,7 @@ class BuildFailed(ForgeError):
 
 
 def check_promotable(workshop: Workshop, entry: ToolEntry) -> None:
-    """What an agent made is proven before it is offered, and nothing is offered twice. Raises ForgeError."""
+    """Checks that a tool made by an agent has a test, and that no other tool is identical. Raises ForgeError."""
     if not any(map(is_real_test, entry.manifest.tests)) and workshop.store.is_agent_made(entry.name):
         empty = "; a test without `expect` is none" if entry.manifest.tests else ""
         raise ForgeError(
@@ -157,7 +157,7 @@ _SECONDS_BETWEEN_LINES: Final = 10
 
 
 def report_lines(tell: Callable[[str], None]) -> StepProgress:
-    """For whoever reads lines: a step as it begins, and again every 10 seconds while it goes on."""
+    """Returns a reporter that writes lines: one when a step begins, and one every 10 seconds while it goes on."""
     told = 0
 
     def report(text: str, seconds: int | None) -> None:
@@ -285,7 +285,9 @@ def similar_tools(workshop: Workshop, name: str, description: str) -> tuple[str,
 
 
 def identical_tool(workshop: Workshop, name: str, files: Mapping[str, bytes]) -> str:
-    """Which tool has the same files, its name aside. Only folders whose other files are the same bytes are opened."""
+    """Returns the tool that has the same files apart from its name; empty if none. Only folders whose other files are
+    identical are opened.
+    """
     sources = sorted(sha256(data).hexdigest() for file, data in files.items() if file != MANIFEST_FILE)
     candidates = (
         each
@@ -322,7 +324,7 @@ async def activate_tool(workshop: Workshop, entry: ToolEntry, agreed: ConsentCal
 
 
 async def walls_report(workshop: Workshop) -> ProbeReport:
-    """What this machine gives, tried once for all that is started."""
+    """Returns the walls of this machine, tested once for everything that is started."""
     return await Walls(Sandbox(), workshop.settings, forge_home=workshop.home.path, redactor=workshop.redactor).report()
 
 
@@ -335,7 +337,9 @@ def retire_tool(workshop: Workshop, name: str) -> str:
 
 
 def restore_tool(workshop: Workshop, name: str) -> str:
-    """As it was: one that was active is, without a question. Raises ToolStoreError where it cannot be kept."""
+    """Restores a retired tool; one that was active becomes active again without a question. Raises ToolStoreError if it
+    cannot be stored.
+    """
     if not workshop.store.restore(name):
         return f"tool '{name}' was not retired"
     found = workshop.registry.lookup(name)

@@ -32,14 +32,14 @@ from golem_forge.usertools.manifest.reader import read_manifest
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustCard:
     text: str
-    """What it is and what it may do; of a tool that was never trusted also every file."""
+    """What the tool is and what it may do; for a tool that was never trusted also every file."""
     diff: str
     """Against the version that was trusted last; empty without one."""
     warnings: tuple[str, ...] = ()
 
     @property
     def full_text(self) -> str:
-        """All of it, for where it is printed as it is."""
+        """The whole card as plain text."""
         warnings = [f"warning: {one}" for one in self.warnings]
         return "\n".join((*warnings, self.text, *((self.diff,) if self.diff else ())))
 
@@ -53,13 +53,13 @@ class ToolFacts:
     build_hosts: Sequence[str] = ()
     similar: Sequence[str] = ()
     shadows: bool = False
-    """A built-in tool has this name."""
+    """Whether a built-in tool has this name."""
     denied: int = 0
-    """How often this very version was."""
+    """How often this very version was denied."""
 
 
 def trust_card(entry: ToolEntry, files: FolderFiles, facts: ToolFacts, old: FolderFiles | None = None) -> TrustCard:
-    """`old`: the version that was trusted last."""
+    """Builds the trust card. `old`: the version that was trusted last."""
     manifest = entry.manifest
     if old is not None and old.digest == files.digest:
         old = None
@@ -106,7 +106,7 @@ def _program_line(entrypoint: str, files: FolderFiles) -> str:
 
 
 def version_manifest(name: str, files: FolderFiles | None) -> ToolManifest | None:
-    """What a version may do; None if that cannot be read any more."""
+    """Returns the manifest of a version; None if it cannot be read any more."""
     if files is None or (data := files.files.get(MANIFEST_FILE)) is None:
         return None
 
@@ -117,7 +117,7 @@ def version_manifest(name: str, files: FolderFiles | None) -> ToolManifest | Non
 
 
 LONGEST_FILE: Final = 256 * 1024
-"""In bytes; of a longer one the beginning and the end are shown."""
+"""In bytes; of a longer file the beginning and the end are shown."""
 _SHOWN_END: Final = 32 * 1024
 _MOST_TOGETHER: Final = 1 << 20
 _MOST_COMPARED: Final = 1 << 20
@@ -205,7 +205,9 @@ class CardFiles:
         return "binary, not shown"
 
     def _bounded(self, name: str, text: str) -> str:
-        """Safe to print, and no longer than can be read. What is left out is said in its place and as a warning."""
+        """Returns a text that is safe to print and not too long. What is left out is named in its place and as a
+        warning.
+        """
         most = min(LONGEST_FILE, self._room)
         if len(text) <= most:
             self._room -= len(text)
@@ -243,7 +245,7 @@ def _replacement_text(kind: str, before: bytes | None, after: bytes | None) -> s
 
 
 def _decode_text(data: bytes | None) -> str | None:
-    """None: there is none, or it is no text."""
+    """Returns the text; None if there is none or it is binary."""
     if data is None or b"\0" in data:
         return None
     try:
@@ -259,7 +261,7 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _declared_encoding(text: str) -> str:
-    """What the first two lines tell Python, if it is not what is shown here."""
+    """Returns the encoding that the first two lines declare to Python, if it differs from the shown one."""
     for line in _LINE_END.split(text, 2)[:2]:
         if found := _ENCODING.match(line):
             name = found[1].lower().replace("_", "-")
@@ -290,7 +292,7 @@ PERMISSION_HELP: Final[Mapping[str, str]] = MappingProxyType(
         "background": "whether it goes on running after its call has returned",
     }
 )
-"""Every label there is, and what it means."""
+"""Every label, and what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +300,7 @@ class Permission:
     label: str
     words: str
     always: bool = True
-    """False: not worth a line where it says what is usual anyway."""
+    """False leaves the line out if the value is the usual one."""
 
     @property
     def line(self) -> str:

@@ -81,18 +81,18 @@ class Workshop:
     session_id: str = ""
     redactor: Redactor | None = None
     environ: Mapping[str, str] = field(default_factory=dict)
-    """What a tool's declared variables are copied from."""
+    """The environment that a tool's declared variables are copied from."""
     settings: WallSettings | None = None
     background_runner: BackgroundRunner | None = None
-    """How a `background` tool goes on after its call."""
+    """Runs a `background` tool on after its call."""
     session_trust: set[tuple[str, str]] = field(default_factory=set)
     """(name, digest) that only mode `approve_all` let through: for this session, never on disk."""
     created_names: set[str] = field(default_factory=set)
     """Names that this session created: nobody need be told that they are there."""
     prepared: dict[str, PreparedTool] = field(default_factory=dict)
-    """By digest: what was found ready before, so that a call need not look for it again."""
+    """Ready tools by digest, so that a call need not look for them again."""
     suggestions: PendingSuggestions = field(default_factory=PendingSuggestions)
-    """What this session was told could be a tool."""
+    """Suggestions that this session received."""
     report: Callable[[str, str], None] = _log_report
     """Takes `info` or `warning`, and what the person who waits should know: a build that takes its time, a snapshot
     that somebody changed."""
@@ -104,7 +104,7 @@ class Workshop:
     """Counts what this session changed in the store, so that whoever shows tools reads it again."""
 
     def keep_prepared(self, digest: str, prepared: PreparedTool) -> None:
-        """The oldest makes room."""
+        """Caches a ready tool; the oldest one makes room."""
         if len(self.prepared) >= _MOST_PREPARED:
             del self.prepared[next(iter(self.prepared))]
         self.prepared[digest] = prepared
@@ -142,7 +142,7 @@ class Workshop:
         self.changes += 1
 
     def display_folder(self, name: str) -> str:
-        """As its owner knows it; a model is told the address instead."""
+        """Returns the folder as its owner knows it; a model gets the address instead."""
         return self.home.shown(self.home.path / "tools" / name)
 
     async def aclose(self) -> None:

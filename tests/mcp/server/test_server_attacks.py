@@ -144,7 +144,7 @@ async def test_a_command_is_said_once(serving: Serving) -> None:
         asked = await Wire(served.url, served.token).call("exec_command", {"cmd": "make it-all"})
         text = asked["inputRequests"]["forge"]["params"]["message"]
     assert text.count("make it-all") == 1 and "\n  | make it-all\n" in text
-    assert "Asked because: base exec: the command asks unless a rule allows it" in text
+    assert "Asked because: The command asks unless a rule allows it." in text
 
 
 async def test_what_others_wrote_cannot_pass_for_a_line_of_the_card(serving: Serving) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.sandbox.walls.house import House, Person, Ran, git
 
 from golem_forge.core.calls import Severity
+from golem_forge.sandbox.git import transport
 from golem_forge.sandbox.git.index import compare_entries, read_entries
 from golem_forge.sandbox.git.shadow import GitShadow
 from golem_forge.sandbox.git.sides import SyncPhase
@@ -45,16 +47,38 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("version", ["2", "4"])
+@pytest.mark.parametrize(("version", "large"), [("2", 0), ("4", 1 << 20)], ids=["large", "version 4"])
 @pytest.mark.parametrize("name", CHANGES)
-def test_entries_arrive(house: House, person: Person, name: str, version: str) -> None:
+def test_entries_arrive(
+    house: House, person: Person, name: str, version: str, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git reads a large index while it lists the other one."""
+    monkeypatch.setattr(transport, "_LARGE_INDEX", large)
     person.git("update-index", "--index-version", version)
 
     ran = house.run(f"{CHANGES[name]}; git ls-files --stage")
 
     assert ran.text.splitlines()[-len(listed(person.where).splitlines()) :] == listed(person.where).splitlines()
     assert house.run("git status --short").text == person.git("status", "--short").stdout
-    assert person.git("fsck").returncode == 0
+    assert person.git("fsck").returncode == 0 and not list(person.where.glob(".git/.forge-*"))
+
+
+@pytest.mark.parametrize("script", ["git add new", "git add new; git commit -qm new"], ids=["add", "commit"])
+def test_one_start_of_walls_lists_the_index_and_packs(
+    house: House, person: Person, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    start = transport.Transport._start
+
+    def counted(self: transport.Transport, argv: Sequence[str], **given: Any) -> Any:
+        started.append(os.path.basename(argv[0]))
+        return start(self, argv, **given)
+
+    monkeypatch.setattr(transport.Transport, "_start", counted)
+
+    house.run(f"echo 1 > new; {script}")
+
+    assert started.count("bwrap") == 1 and "new" in listed(person.where)
 
 
 def test_a_conflict_that_a_command_resolves(house: House, person: Person) -> None:

@@ -384,12 +384,19 @@ def test_locks_of_a_forge_that_was_killed_go_with_the_next_command(
     monkeypatch.setattr("golem_forge.sandbox.git.directory._STALE_NS", 0)
     heads = person.where / ".git/refs/heads"
     (heads / ".forge-0123456789abcdef.tmp").write_text("x")
+    edited = person.where / ".git/.forge-0123456789abcdef.tmp.lock"
+    edited.write_text("of git, which another Forge has edit an index")
     os.link(heads / ".forge-0123456789abcdef.tmp", heads / "main.lock")
     (heads / "other.lock").write_text("of somebody else")
 
     house.run("true")
 
-    assert sorted(os.listdir(heads)) == ["main", "other.lock"]
+    assert sorted(os.listdir(heads)) == ["main", "other.lock"] and edited.exists()
+
+    monkeypatch.setattr("golem_forge.sandbox.git.directory._EDITED_NS", 0)
+    house.run("true")
+
+    assert not edited.exists()
 
 
 def test_what_a_killed_forge_did_not_look_at_is_judged_with_the_next_command(house: House, person: Person) -> None:

@@ -18,7 +18,9 @@ from tests.sandbox.walls.house import House, Person, Ran, git
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git import shadow as shadows
+from golem_forge.sandbox.git import transport as transports
 from golem_forge.sandbox.git.rules import sequencer_objection
+from golem_forge.sandbox.git.transport import Transport
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import ZoneSpec
@@ -111,6 +113,27 @@ def test_many_objects_arrive_as_a_pack(house: House, person: Person) -> None:
     assert list((person.where / ".git/objects/pack").glob("*.pack"))
 
 
+def test_a_commit_arrives_although_the_list_of_a_large_index_is_not_read(
+    house: House, person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git lists an index and packs in the same walls; it must not wait for a reader of its list for ever."""
+    asked = []
+
+    def unread(transport: transports.Transport, index: bytes | None, parts: object) -> bytes:
+        asked.append(len(index or b""))
+        raise transports.GitFailed("it is not asked")
+
+    monkeypatch.setattr(transports.Transport, "entries_inside", unread)
+    monkeypatch.setattr(transports, "_WITHIN_S", 3600.0)
+
+    house.run(
+        "mkdir d; for i in $(seq 2000); do echo > d/a-name-of-thirty-characters-$i; done; git add d; git commit -qm x"
+    )
+
+    assert min(asked) > 1 << 17, "more than a pipe holds"
+    assert person.says("log", "-1", "--format=%s") == "x"
+
+
 def test_files_of_git_lfs_are_carried_by_their_digest(house: House, person: Person) -> None:
     """Without git-lfs itself: a store of files that are called after their SHA-256."""
     good, body = hashlib.sha256(b"x" * 2_000_000).hexdigest(), "head -c 2000000 /dev/zero | tr '\\0' x"
@@ -159,6 +182,22 @@ def test_what_the_person_pruned_meanwhile_is_no_ground_that_gives_way(house: Hou
     assert person.says("log", "--format=%s") == "first" and person.git("fsck").returncode == 0
 
 
+def test_what_arrived_is_found_loose_and_packed_and_a_name_that_is_a_path_is_not_opened(
+    person: Person, tmp_path: Path
+) -> None:
+    """A FIFO would be waited for."""
+    there = Transport(str(person.where / ".git"), str(tmp_path), str(tmp_path), [])
+    os.mkfifo(tmp_path / "fifo")
+    head, first = person.says("rev-parse", "HEAD"), person.says("rev-parse", "HEAD~1")
+    tree, blob = person.says("rev-parse", "HEAD^{tree}"), person.says("rev-parse", "HEAD:Makefile")
+    names = [head, f"{head}~1", f"{first}~1", tree, blob, f"ab{tmp_path}/fifo", "0" * 40]
+    expected = {head: (head, "commit"), f"{head}~1": (first, "commit"), tree: (tree, "tree"), blob: (blob, "blob")}
+
+    assert there.found(names) == expected
+    person.git("gc", "-q")
+    assert there.found(names) == expected
+
+
 def test_a_commit_that_got_no_ref_of_the_persons_is_not_in_their_commit_graph(house: House, person: Person) -> None:
     """The person's git has the lock of the branch while a commit arrives, which the command takes back afterwards. A
     graph that names it would fail `git fsck` once a repack has dropped it."""
@@ -186,11 +225,40 @@ def test_a_commit_that_got_no_ref_of_the_persons_is_not_in_their_commit_graph(ho
     assert person.says("log", "-1", "--format=%s") == "two" and person.git("fsck").returncode == 0
 
 
+def test_a_commit_under_way_when_both_moved_the_branch_is_refused_by_git_and_none_is_lost(
+    house: House, person: Person
+) -> None:
+    """As where two commit in one repository: git says that the branch is elsewhere now."""
+    script = (
+        "git commit -q --allow-empty -m one; export GIT_EDITOR='sh -c \"touch editing; until [ -e go ]; do sleep 0.02;"
+        " done; echo two > \\$0\"'; git commit -q --allow-empty 2> said; echo $? >> said"
+    )
+
+    async def both() -> None:
+        walls = house.walls()
+        walled = await walls.start(Job(argv=("bash", "-c", script)))
+        while not (person.where / "editing").exists():
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(person.git, "commit", "-q", "--allow-empty", "-m", "mine")
+        await walls.carry_git()
+        (person.where / "go").touch()
+        await walled.child.wait(100)
+
+    asyncio.run(both())
+
+    said = (person.where / "said").read_text()
+    assert "cannot lock ref 'HEAD'" in said and said.endswith("\n128\n")
+    assert person.says("log", "-1", "--format=%s") == "mine"
+    kept = person.says("for-each-ref", "--format=%(subject)", "refs/forge/heads")
+    assert kept == "one" and person.git("fsck").returncode == 0
+
+
 def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, person: Person, is_long: bool) -> None:
-    """Commits, stashes, gc and repack on both sides."""
+    """Commits, stashes, gc and repack on both sides. Of two that commit at the same moment, git refuses one."""
     rounds = 200 if is_long else 3
     walls = house.walls()
     made: set[str] = set()
+    said: set[str] = set()
     for number in range(rounds):
         over = threading.Event()
 
@@ -207,20 +275,21 @@ def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, p
         thread = threading.Thread(target=work)
         thread.start()
         ran = house.run(
-            f"for i in 1 2 3; do echo {number} $i > theirs; git add theirs; git commit -qm c{number}-$i -- theirs;"
-            f" git branch b{number}-$i; echo s > theirs; git stash -q; git gc -q; git stash pop -q; done;"
-            " git fsck || echo broken; git rev-parse --branches",
+            f"for i in 1 2 3; do echo {number} $i > theirs; git add theirs; git commit -qm c{number}-$i -- theirs &&"
+            f" echo c{number}-$i; git branch b{number}-$i; echo s > theirs; git stash -q; git gc -q; git stash pop -q;"
+            " done; git fsck || echo broken; git rev-parse --branches",
             walls,
         )
         over.set()
         thread.join()
 
+        said |= {line for line in ran.text.splitlines() if line.startswith(f"c{number}-")}
         assert "broken" not in ran.text
         assert person.git("fsck").returncode == 0, number
     reachable = set(person.says("rev-list", "--all").split())
     subjects = set(person.says("log", "--all", "--format=%s").split())
     assert made <= reachable
-    assert {f"c{number}-{turn}" for number in range(rounds) for turn in (1, 2, 3)} <= subjects
+    assert said <= subjects and len(said) > rounds
 
 
 # --- a Forge that was killed

@@ -321,6 +321,38 @@ def test_a_commit_that_a_ref_left_survives_gc_while_it_can_come_back(project: Pr
     assert git(project.root, "status", "--porcelain") == ""
 
 
+@pytest.mark.parametrize("how", ["its time is over", "the session is deleted"])
+def test_a_commit_that_cannot_come_back_any_more_has_no_name_of_ours(root: Path, tmp_path: Path, how: str) -> None:
+    sessions = tmp_path / "home/sessions"
+    sessions.mkdir(parents=True)
+    for name in ("s1", "s2"):
+        (sessions / f"{name}.jsonl").touch()
+    one, other = Project(root, tmp_path / "home"), Project(root, tmp_path / "home", session="s2")
+    (root / "a.txt").write_text("work\n")
+    git(root, "commit", "-qam", "work")
+    work = git(root, "rev-parse", "HEAD").strip()
+
+    def lose_it(project: Project) -> None:
+        call = project.begin(1)
+        git(root, "reset", "-q", "--hard", "HEAD~1")
+        project.end(call)
+
+    def named() -> list[str]:
+        return git(root, "for-each-ref", "--format=%(objectname)", "refs/forge/was/undo").split()
+
+    lose_it(one)
+    git(root, "reset", "-q", "--hard", work)
+    lose_it(other)
+    assert named() == [work]
+    forget_session(one.home, "s1")
+    assert named() == [work], "the other session needs it"
+    if how == "its time is over":
+        prune(other.home, UndoSettings(keep=3600.0), now=time.time() + 7200)
+    else:
+        forget_session(other.home, "s2")
+    assert named() == []
+
+
 def test_two_sessions_in_one_zone_each_undo_their_own(root: Path, tmp_path: Path) -> None:
     one, other = Project(root, tmp_path / "home"), Project(root, tmp_path / "home", session="s2")
     call = one.begin(1)

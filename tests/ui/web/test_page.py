@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.deadlines import PATIENCE
 from tests.ui.web.bench import NARROW, Windows, browsing, until
+from tests.ui.web.person import Person
 from tests.ui.web.stage import WORKSPACE, calls
 
 from golem_forge import Worker, tool
@@ -172,11 +173,11 @@ async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> 
     assert ran == ["main"]
     assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
     assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
-    await window.sees("Approved · answered here")
+    await window.sees("Approved")
     await window.sees_not("The server does not answer")
     assert await window.page.title() == "Forge – go"
     await window.page.reload()
-    await window.sees("Approved · answered here")
+    await window.sees("Approved")
     assert ran == ["main"]
 
 
@@ -304,6 +305,49 @@ async def test_the_button_of_the_open_form_for_a_new_session_has_no_minus(window
         })"""
     )
     assert ["+" in one for one in shown] == [True, False] and shown[1] == "none"
+
+
+_LETTERS_SEEN = """(part) => {
+  const node = part.firstChild ?? part;
+  const range = document.createRange();
+  const box = part.getBoundingClientRect();
+  let seen = 0;
+  for (let at = 0; at < node.length; at += 1) {
+    range.setStart(node, at);
+    range.setEnd(node, at + 1);
+    const letter = range.getBoundingClientRect();
+    if (letter.right <= box.right + 1 && letter.bottom <= box.bottom + 1) seen += 1;
+  }
+  return seen;
+}"""
+
+
+async def test_a_title_can_be_read_on_a_phone_and_a_call_says_what_it_was_about(staged: Any, windows: Windows) -> None:
+    """Beside the state, the bell and the buttons of the header; and beside who answered its question."""
+    command = {"cmd": "python3 -c 'print(sum(range(10)))' > total.txt"}
+    worker = Worker(name="main", toolsets={"exec": {}}, sandbox=WORKSPACE)
+    stage = await staged([calls(("exec_command", command)), "Done."], worker=worker)
+    window = await windows()
+    await window.open(stage.link())
+    page = window.page
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await window.sees("live")
+    await page.locator("textarea").fill("Make the bread in our little shop a bit dearer")
+    await window.press("Enter")
+    person = Person(window)
+    await person.sees_card("total.txt")
+    title = page.get_by_role("heading", level=1, name="Make the bread")
+    assert await title.evaluate(_LETTERS_SEEN) >= 30, "while a question waits"
+    await person.answer()
+    await window.sees("Done.")
+    assert await title.evaluate(_LETTERS_SEEN) >= 30
+    assert not await page.evaluate("() => document.documentElement.scrollWidth > window.innerWidth")
+    assert await window.accessible() == []
+    await window.picture("title-390")
+    await page.set_viewport_size({"width": 1280, "height": 800})
+    about = page.locator(".with-call .tool-about")
+    assert await about.evaluate(_LETTERS_SEEN) >= 20
+    await window.picture("call-1280")
 
 
 _TOO_WIDE = """() => {

@@ -285,7 +285,7 @@ async def test_a_denial_takes_a_message_and_an_edit_comes_back_with_its_errors(w
     assert (await acts(window))[-1]["args"]["branch"] == "dev"
     closed = {**again, "resolved": {"requestId": "r1", "approved": True, "by": "browser", "edited": True}}
     await window.run("(item) => cards[0].update(item)", closed)
-    await window.sees("Approved · answered here · with changed arguments")
+    await window.sees("Approved · with changed arguments")
     assert "Approved" in await window.focused(), "the focus stays in the card"
 
 

@@ -48,7 +48,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.storage.home import ForgeHome
 
 MAX_WORKER_FILES: Final = 500
-"""Each of them is read before anything starts."""
+"""Maximum number of worker files; each is read before anything starts."""
 TrustedWith = Callable[[Path, Mapping[str, bytes]], bool]
 """(program root, name → the bytes that were read) → whether these are the trusted ones (`TrustStore.trusted_with`)."""
 
@@ -64,7 +64,7 @@ class Roster:
     trusted: bool = False
     """Whether the program is trusted with exactly the bytes that were read."""
     unused: tuple[str, ...] = ()
-    """What the files say and the program is not trusted to say."""
+    """Settings in the files that do not count because the program is not trusted."""
     needs_code: bool = False
     """Whether a worker names a module or a package whose code would run."""
     _delegates: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
@@ -219,7 +219,7 @@ class _Search:
                 self.problems.append(f"{count} workers are called '{name}': {named}; {remedy}")
 
     def check_exposed(self) -> None:
-        """What can be said without loading code: names of native tools and workers, and approval for them."""
+        """Checks what needs no code: names of native tools and workers, and the approval settings for them."""
         for worker in self.found.values() if not self.problems else ():
             blocks = worker_blocks(worker)
             exposed = native_names(blocks)
@@ -277,7 +277,7 @@ def _restricted(value: Any, path: YamlPath, worker: Worker, unused: list[str]) -
 
 
 def preflight_problems(program: Program, roster: Roster, home: ForgeHome) -> list[str]:
-    """Of the worker that starts; what is wrong with another one ends only the calls that need it."""
+    """Returns the problems of the worker that starts; problems of another one only end the calls that need it."""
     found = list(_module_problems(program, roster.root))
     try:
         sandbox_for(program, roster.root, home, []).close()
@@ -287,7 +287,7 @@ def preflight_problems(program: Program, roster: Roster, home: ForgeHome) -> lis
 
 
 def check_preflight(program: Program, roster: Roster, home: ForgeHome) -> None:
-    """Raises ConfigError with all of them."""
+    """Raises ConfigError with all preflight problems."""
     if problems := preflight_problems(program, roster, home):
         raise ConfigError(*problems)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 OFF: Final = "off"
-"""In the place of a native toolset's block: its tools are left out, also of a bundle that has them."""
+"""Written in place of a native toolset's block: its tools are left out, also those of a bundle."""
 ALWAYS_THERE: Final = "read_output"
 """The native tool that is in every catalog, whatever the blocks say."""
 _Block = TypeVar("_Block")
@@ -171,7 +171,7 @@ def approval_of(worker: Worker, exposed: Mapping[str, Iterable[str]]) -> dict[st
 def approval_now(
     worker: Worker, exposed: Mapping[str, Iterable[str]]
 ) -> tuple[dict[str, ApprovalBlock], tuple[str, ...]]:
-    """The same for a session that goes on whatever is wrong: what counts, and the problems."""
+    """Returns the approval blocks that count, and the problems, for a session that goes on in spite of them."""
     blocks = worker_blocks(worker)
     names = {key: list(each) for key, each in exposed.items()}
     return _by_tool(blocks, names), (*_not_exposed(blocks, names), *_exposed_twice(worker, blocks, names))
@@ -267,7 +267,7 @@ def _built(
 
 
 class _PythonProblems(ConfigProblems):
-    """Problems of blocks that stand in no file."""
+    """Collects problems of blocks that were given in Python and not in a file."""
 
     def __init__(self) -> None:
         super().__init__(YamlFile("toolsets", {}, {}, {("toolsets",): "toolsets"}))

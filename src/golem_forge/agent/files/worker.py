@@ -63,29 +63,29 @@ class Worker:
     instructions: str = ""
     description: str = ""
     mode: Literal["single", "chat"] | None = None
-    """None: chat for a root worker on a terminal without input, else single."""
+    """None means chat for a root worker on a terminal without input, else single."""
     model: str = ""
     model_settings: GenerationSettings = field(default_factory=GenerationSettings)
     compatible_models: tuple[str, ...] = ()
-    """Empty: any."""
+    """Globs; empty means any model."""
     toolsets: Mapping[str, Any] = field(default_factory=dict)
     """Toolset name → its block, as written."""
     sandbox: WorkerSandbox | None = None
-    """None: no file access at all."""
+    """None means no file access at all."""
     input_schema: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
     attachment_policy: AttachmentPolicy = field(default_factory=AttachmentPolicy)
     allow_empty_input: bool = False
     max_iterations: int = 50
     max_context_tokens: int | None = None
-    """None: the model's window."""
+    """None means the model's window."""
     batch: BatchSettings = field(default_factory=BatchSettings)
     budget: BudgetLimits = field(default_factory=BudgetLimits)
     tool_format: Literal["auto", "native", "xml"] = "auto"
     path: Path | None = None
     """The file it was read from; None: built in, or made in Python."""
     shown_path: str = ""
-    """That file as the program's people know it (`workers/analyzer.worker`), for messages."""
+    """The file's path for messages (`workers/analyzer.worker`)."""
     lines: Mapping[str, int] = field(default_factory=dict)
     """Dotted key → line in the file, for messages that come later than reading."""
 
@@ -136,17 +136,17 @@ class CustomBlock:
     least one of the three lists is there."""
 
     module: str
-    """As written, relative to the worker file."""
+    """The path as written, relative to the worker file."""
     tools: tuple[str, ...] = ()
     """The exports that become tools; at least one, each named once."""
     prompts: tuple[str, ...] = ()
-    """Those that become prompts, for people and for clients of `forge mcp serve`."""
+    """Exports that become prompts, for people and for clients of `forge mcp serve`."""
     resources: tuple[str, ...] = ()
-    """Those that clients of `forge mcp serve` read."""
+    """Exports that clients of `forge mcp serve` read as resources."""
     approval: ApprovalBlock = field(default_factory=ApprovalBlock)
     env: EnvBlock | None = None
     origin: str = ""
-    """`main.worker:7`, where the block stands."""
+    """Where the block stands, e.g. `main.worker:7`."""
     key: str = "custom"
     """Its place below `toolsets`: `custom`, or `custom[1]` of a list."""
 
@@ -159,9 +159,9 @@ class ExternalBlock:
     import_path: str = ""
     """`acme_tools.web:web_search_tools`, or an attribute of the package's top module."""
     entry_point: str = ""
-    """In the group `golem_forge.toolsets`. Exactly one of the two is set."""
+    """An entry point in the group `golem_forge.toolsets`. Exactly one of the two is set."""
     tools: tuple[str, ...] = ()
-    """Empty: all."""
+    """Names of tools; empty means all."""
     config: Mapping[str, Any] = field(default_factory=dict)
     """The toolset's own keys; its model checks them where it is loaded."""
     approval: ApprovalBlock = field(default_factory=ApprovalBlock)
@@ -186,9 +186,9 @@ class UserToolsBlock:
     """`user_tools: {tools, create, approval}`: the person's own tools it sees, and whether it may make some."""
 
     tools: tuple[str, ...] = ("*",)
-    """Globs of names."""
+    """Globs of tool names."""
     create: bool = True
-    """False: neither `create_custom_tool` nor the zone `/user_tools`."""
+    """False removes `create_custom_tool` and the zone `/user_tools`."""
     approval: ApprovalBlock = field(default_factory=ApprovalBlock)
     origin: str = ""
     key: str = "user_tools"
@@ -209,7 +209,7 @@ class McpBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBlocks:
-    """All blocks of one worker."""
+    """All toolset blocks of a worker."""
 
     native: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
     """Native toolset name → its own keys, without `approval`, or `off`: what `tools_from_blocks` takes."""
@@ -223,7 +223,7 @@ class WorkerBlocks:
 
     @property
     def code(self) -> tuple[CustomBlock | ExternalBlock, ...]:
-        """Those whose tools are code of the program or of a package."""
+        """The blocks whose tools are code of the program or of a package."""
         return (*self.custom, *self.external)
 
 
@@ -232,7 +232,7 @@ def approval_block(value: Any, path: YamlPath, problems: ConfigProblems) -> Appr
 
 
 def _names(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    """At least one name, each once."""
+    """Checks a list of at least one name, without repetitions."""
     names = list_of(text)(value, path, problems)
     if not isinstance(names, list):
         return names
@@ -271,7 +271,7 @@ _SHARED: Final[dict[str, Check]] = {"approval": approval_block, "env": env_block
 _LISTS: Final[dict[str, Check]] = {"tools": _exports, "prompts": _exports, "resources": _exports}
 _CUSTOM: Final = MappingSchema({"module": _MODULE, **_LISTS, **_SHARED}, required=("module", "tools"))
 _CUSTOM_OFFERS: Final = MappingSchema({"module": _MODULE, **_LISTS, **_SHARED}, required=("module",))
-"""Of a block that names prompts or resources: it needs no tool."""
+"""The schema of a block with prompts or resources, which needs no tool."""
 _EXTERNAL: Final = MappingSchema(
     {"package": text, "import": text, "entry_point": text, "tools": _names, "config": _own_keys, **_SHARED},
     required=("package",),
@@ -300,7 +300,7 @@ def _read_block(
 
 
 def custom_blocks(value: Any, path: YamlPath, problems: ConfigProblems) -> tuple[CustomBlock, ...]:
-    """One block, or a list of them."""
+    """Reads one block, or a list of them."""
     if not isinstance(value, list):
         found = [_read_custom(value, path, problems)]
     else:

@@ -91,9 +91,9 @@ _BOM: Final = b"\xef\xbb\xbf"
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
     yaml: bytes
-    """As it stands in the file, without the lines around it."""
+    """The YAML text without the lines around it."""
     instructions: str
-    """Trimmed; lines end with a line feed."""
+    """The instructions, trimmed; lines end with a line feed."""
 
     def parsed(self, shown: str) -> YamlFile:
         """The values, with the lines they have in the whole file. Raises ConfigError."""
@@ -143,7 +143,9 @@ def looks_like_worker(data: bytes, name: str) -> bool:
 
 
 def front_matter_bytes(data: bytes) -> bytes:
-    """What trust covers of a worker file: everything but its instructions; all of it where it has no two parts."""
+    """Returns the part of a worker file that trust covers: everything but its instructions; the whole file if it has no
+    front matter.
+    """
     try:
         return split_front_matter(data, "").yaml
     except ConfigError:
@@ -156,9 +158,9 @@ def _is_fence(line: bytes) -> bool:
 
 WORKER_SUFFIX: Final = ".worker"
 PATH_SUFFIXES: Final = (WORKER_SUFFIX, *YAML_SUFFIXES)
-"""What ends in one of them is a path, not a name."""
+"""A reference with one of these suffixes is a path and not a name."""
 MAX_FOLDERS: Final = 2000
-"""Of one place that are looked into for `<n>/<n>.worker`."""
+"""Maximum number of folders of one place that are searched for `<n>/<n>.worker`."""
 
 
 def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path) -> Path:
@@ -183,7 +185,9 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
 
 
 def worker_places(root: Path, worker_paths: Sequence[str], origin: str = "worker_paths") -> tuple[Path, ...]:
-    """Where names are looked up: the root, then each worker path. Raises ConfigError for one outside the program."""
+    """Returns where worker names are looked up: the root, then each worker path. Raises ConfigError for a path outside
+    the program.
+    """
     places = [root]
     for written in worker_paths:
         place = below_root(root, Path(written))
@@ -209,7 +213,7 @@ def worker_files(places: Sequence[Path]) -> Iterator[Path]:
 
 
 def unreadable_folders(root: Path, places: Sequence[Path]) -> str:
-    """What a person should know of folders that were passed over; empty: all could be read."""
+    """Returns a notice about folders that could not be read; empty if all could."""
     closed = []
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place) as entries:
@@ -251,7 +255,7 @@ _SUFFIX: Final = regex(r"\.[^./\s]+")
 
 @dataclass(frozen=True, slots=True)
 class WorkerProblems:
-    """Why a file is no worker, one line each."""
+    """The problems of a file that is no valid worker, one line each."""
 
     found: tuple[str, ...]
 
@@ -289,7 +293,7 @@ def checked_worker(given: Worker | Mapping[str, Any]) -> Worker:
 
 
 def _checked_values(problems: ConfigProblems) -> dict[str, Any]:
-    """Raises ConfigError with every problem."""
+    """Checks the values of a worker file. Raises ConfigError with every problem."""
     values = check(_SHAPE, _without_exits(problems), problems)
     _check_zones(values.get("sandbox"), problems)
     problems.raise_if_any()
@@ -411,7 +415,9 @@ def _sandbox(block: Mapping[str, Any]) -> WorkerSandbox:
 
 
 def _check_zones(block: Mapping[str, Any] | None, problems: ConfigProblems) -> None:
-    """What holds between the zones of one block; whether the program has them is asked when they are opened."""
+    """Checks the zones of one block against each other; whether the program has them is checked when
+    they are opened.
+    """
     if block is None:
         return
     names: list[str] = []
@@ -517,8 +523,8 @@ _PLAIN: Final = (
     *("name", "description", "mode", "model", "toolsets", "input_schema", "output_schema"),
     *("allow_empty_input", "max_iterations", "max_context_tokens", "tool_format"),
 )
-"""Keys whose checked value is the Worker's."""
+"""Keys whose checked value is used for the Worker unchanged."""
 _OF_THE_FILE: Final = frozenset({"path", "shown_path", "lines"})
-"""Members of a Worker that no key says."""
+"""Fields of a Worker that no key sets."""
 _PROGRAM_KEYS: Final = frozenset({*RUN_KEYS, *MCP_KEYS, "approval"}) - _SHAPE.keys.keys()
 """Keys that only the config of a program has."""

@@ -43,7 +43,7 @@ class Attachment:
     media_type: str
     size: int
     digest: str
-    """sha256 of the bytes, in hex."""
+    """SHA-256 of the bytes, in hex."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What one call came to, in the words the model reads."""
+    """The result of one call as the model reads it."""
 
     id: str
     name: str
@@ -99,7 +99,7 @@ class ResultsMessage:
 
     results: tuple[CallResult, ...]
     note: str = ""
-    """What the model is told besides (`The user interrupted before these finished.`)."""
+    """A further text for the model (`The user interrupted before these finished.`)."""
 
 
 Message = UserMessage | AssistantMessage | ResultsMessage
@@ -108,7 +108,7 @@ _NAMES: dict[type[Message], str] = {kind: name for name, kind in _KINDS.items()}
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """For the journal: a mapping that JSON can hold."""
+    """Converts a message to JSON for the journal."""
     written = {"role": _NAMES[type(message)], **asdict(message)}
     for result in written.get("results", ()):
         if not result["media"]:
@@ -117,7 +117,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: Mapping[str, Any]) -> Message:
-    """The same back. ValueError for what is no message."""
+    """Converts a message back from JSON. Raises ValueError for anything else."""
     fields = {key: value for key, value in data.items() if key != "role"}
     kind = _KINDS.get(str(data.get("role")))
     try:
@@ -164,21 +164,21 @@ def unused_mark(text: str) -> str:
 
 
 def unfenced(text: str) -> str:
-    """What a tool gave, without the lines around it; with what Forge added behind them."""
+    """Returns a tool's text without the fence lines, with what Forge added after them."""
     match = _FENCED.fullmatch(text)
     return f"{match[2]}{match[3] or ''}" if match else text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOffer:
-    """A tool as a model is shown it."""
+    """A tool as it is described to a model."""
 
     name: str
     description: str
     schema: Mapping[str, Any]
-    """What is sent: the shape of its arguments; see `model_schema`."""
+    """The schema of the arguments that is sent; see `model_schema`."""
     full_schema: Mapping[str, Any] | None = None
-    """What its arguments are checked against, for examples that fit; None: `schema`."""
+    """The schema that arguments are checked against, used for valid examples; None means `schema`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +242,7 @@ class ThinkingDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSoFar:
-    """What the provider has counted although the response is not complete; for requests that are stopped."""
+    """The usage that the provider reported before the end of the response; for requests that are stopped."""
 
     usage: TokenUsage
 
@@ -255,7 +255,7 @@ class Completed:
     usage: TokenUsage
     finish: Finish = Finish.STOP
     note: str = ""
-    """What a person is told of how it was read."""
+    """A note for the person on how the response was read."""
     unsent: str = ""
     """The tool, known or not, of a call that stands as text behind words: it was not taken, but may be meant."""
 
@@ -270,13 +270,15 @@ _MAX_NAMED: Final = 5
 
 
 def with_bare_schemas(request: Request) -> Request:
-    """The same request with the least of each schema; the same object where there was no more."""
+    """Returns the request with minimal schemas; the same object if they already were."""
     tools = tuple(replace(each, schema=bare_schema(dict(each.schema))) for each in request.tools)
     return request if tools == tuple(request.tools) else replace(request, tools=tools)
 
 
 def refused_tools(said: str, tools: Sequence[ToolOffer]) -> str:
-    """Whose schema a server refused, from its own words: `tool 'grep'`. Where they name none, all that may be meant."""
+    """Names the tools whose schema a server refused, from its error text: `tool 'grep'`. If it names none, all that may
+    be meant.
+    """
     named = [each.name for each in tools if regex(rf"(?<![\w-]){re.escape(each.name)}(?![\w-])").search(said)]
     if not named and (place := _PLACE_OF_TOOL.search(said)) and int(place[1]) < len(tools):
         named = [tools[int(place[1])].name]
@@ -311,22 +313,22 @@ class ModelError(ForgeError):
 class Model(Protocol):
     @property
     def name(self) -> str:
-        """`provider:name`, as configured."""
+        """The configured name, `provider:name`."""
         ...
 
     @property
     def context_window(self) -> int | None:
-        """In tokens; None if nobody knows."""
+        """The window in tokens; None if unknown."""
         ...
 
     @property
     def max_output_tokens(self) -> int:
-        """What is asked for when nothing else is said."""
+        """The default limit of a response."""
         ...
 
     @property
     def calls_natively(self) -> bool:
-        """False: tools go through the XML format."""
+        """False if tools go through the XML format."""
         ...
 
     def takes(self, media_type: str) -> bool:
@@ -340,7 +342,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WrappedModel:
-    """What a model that stands before another one passes on as it is; its `stream` is its own."""
+    """Base of a model that wraps another one; everything but `stream` is passed through."""
 
     inner: Model
 
@@ -370,7 +372,7 @@ class WrappedModel:
 RESPONSE_CUT: Final = "response was cut at the token limit"
 _USABLE_ID: Final = regex(r"[!-~]{1,256}")
 _LONGEST_NAME: Final = 200
-"""No tool has a longer one."""
+"""Maximum length of a tool's name."""
 
 
 def requested_calls(
@@ -432,7 +434,7 @@ def _storable_args(args: Any) -> tuple[Any, str]:
 MAX_RESPONSE: Final = 32 * 1024 * 1024
 """Characters. The largest answers of today's models are below 2 MiB; a call in the XML format may have 10 MiB."""
 MAX_CALLS: Final = 1000
-"""In one response."""
+"""Maximum calls in one response."""
 RESPONSE_TOO_LARGE: Final = "RESPONSE_TOO_LARGE"
 
 

@@ -30,12 +30,12 @@ LOCAL_PORTS: Final = (
     ("llama.cpp", 8080, "/v1/models"),
     ("vLLM", 8000, "/v1/models"),
 )
-"""Who usually listens there, and what lists its models."""
+"""Usual local servers: name, port, and the path that lists their models."""
 MAX_NAMES: Final = 500
 MAX_ANSWER: Final = 8 << 20
 _PROBE_SECONDS: Final = 0.5
 _FACTS_SECONDS: Final = 2.0
-"""For all questions about one model."""
+"""Timeout for all questions about one model."""
 _NAME: Final = regex(r"[\w.:/@+-]{1,200}")
 _LEAST_CONTEXT: Final = 512
 _MOST_CONTEXT: Final = 100_000_000
@@ -63,7 +63,7 @@ def find_local_servers() -> list[LocalServer]:
 
 
 def _local_models(port: int, path: str) -> list[str] | None:
-    """None: nobody listens there who lists models."""
+    """Returns the models of a local server; None if nothing there lists models."""
     return model_names(_ask(f"http://{LOCAL_HOST}:{port}{path}", seconds=_PROBE_SECONDS))
 
 
@@ -88,7 +88,7 @@ def _ask(url: str, *, seconds: float, key: str = "", body: Any = None) -> Any:
 
 
 def model_names(answer: Any) -> list[str] | None:
-    """Of the shapes in use, `{data: [{id}]}` and `{models: [{name}]}`; None: it is none of them."""
+    """Reads a list of models in the usual shapes, `{data: [{id}]}` and `{models: [{name}]}`; None for another shape."""
     said = answer if isinstance(answer, dict) else {}
     listed = next((said[key] for key in ("data", "models") if isinstance(said.get(key), list)), None)
     if listed is None:
@@ -108,7 +108,7 @@ def model_names(answer: Any) -> list[str] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server says of one model; None: it does not say."""
+    """What a server reports about a model; None where it does not say."""
 
     context: int | None = None
     sees: bool | None = None
@@ -181,7 +181,7 @@ def _llama_props(answer: Any, name: str) -> ServerFacts:
 
 
 def _studio_listed(answer: Any, name: str) -> ServerFacts:
-    """LM Studio's own list."""
+    """Reads an entry of LM Studio's own list."""
     entry = _entry(answer, "data", name)
     kind, able = entry.get("type"), entry.get("capabilities")
     return ServerFacts(
@@ -192,7 +192,7 @@ def _studio_listed(answer: Any, name: str) -> ServerFacts:
 
 
 def _entry(answer: Any, key: str, name: str) -> dict[str, Any]:
-    """Of this model in a list; empty: it is not in it."""
+    """Returns the entry of this model in a list; empty if it is not listed."""
     listed = answer.get(key) if isinstance(answer, dict) else None
     entries = [each for each in listed[:MAX_NAMES] if isinstance(each, dict)] if isinstance(listed, list) else []
     named = (each for each in entries if name in (each.get("id"), each.get("name"), each.get("model")))

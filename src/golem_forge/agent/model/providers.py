@@ -76,7 +76,9 @@ _content_type: ContextVar[str] = ContextVar("content type of the response that i
 
 
 async def _note_content_type(response: httpx2.Response) -> None:
-    """Not refused here: servers exist that stream events under another type."""
+    """Stores the content type for later errors. It is not refused here: some servers stream events under
+    another type.
+    """
     _content_type.set(response.headers.get("content-type", ""))
 
 
@@ -128,13 +130,13 @@ _ACCOUNTS: Final = {
     "google-cloud": "Set GOOGLE_CLOUD_PROJECT (and GOOGLE_CLOUD_LOCATION), and log in as for other programs of Google "
     "Cloud: `gcloud auth application-default login`, or GOOGLE_APPLICATION_CREDENTIALS",
 }
-"""What to do where a library finds no account."""
+"""Advice for providers whose library finds no account."""
 _PLAIN_CHAT: Final = ("openai-compatible", "groq", "huggingface", "xai")
 """The last three have libraries of their own, too; their servers speak this format as well, which needs none."""
 
 
 def _their_provider(provider: str, base_url: str, key: str, http: httpx2.AsyncClient) -> Any:
-    """Of SDKs that retry by themselves, the retries are off."""
+    """Makes the library's provider object. Retries of SDKs that retry by themselves are off."""
     made: Any
     match provider:
         case "anthropic":
@@ -180,9 +182,9 @@ def _their_provider(provider: str, base_url: str, key: str, http: httpx2.AsyncCl
 _DEFAULT_OUTPUT: Final = 16_384
 _LARGE_OUTPUT: Final = ("openai", "google", "openrouter", "azure", "google-cloud")
 _OTHER_OUTPUT: Final = 8_192
-"""Of providers with models of many kinds, some of which refuse a request for more."""
+"""Output limit for providers with many kinds of models, some of which refuse more."""
 _SMALL_OUTPUT: Final = 4_096
-"""For Anthropic models whose limit is not known (all of them allow this), and for local ones."""
+"""Output limit for Anthropic models with an unknown limit (all allow this) and for local ones."""
 _LOCAL: Final = ("ollama", "openai-compatible", "vllm")
 """Often served with a window of 8k or less, of which a larger answer would leave nothing for the question."""
 _MAX_CONTINUATIONS: Final = 10
@@ -286,7 +288,7 @@ class PydanticAIModel:
         return takes_media_type(self._provider, media_type)
 
     def takes_in_results(self, media_type: str) -> bool:
-        """Of tools, which nobody chose for this model: only what it is known to take."""
+        """Whether the model accepts this media type in tool results; only types that it is known to accept."""
         sees = ("image",) if self.facts.sees and self._media is None else self._media
         return result_takes(self._provider, media_type, sees)
 
@@ -339,7 +341,7 @@ class PydanticAIModel:
             raise model_error(error, name=self.name, key=self._key) from error
 
     async def _next_event(self, events: AsyncIterator[Any]) -> Any:
-        """None at the end. Pings of a provider that has nothing to say are no events."""
+        """Returns the next event; None at the end. Pings of a provider are no events."""
         async with asyncio.timeout(self._request_timeout):
             return await anext(events, None)
 
@@ -375,7 +377,7 @@ _OUTCOMES: Final = {
     Status.SANDBOX_DENIED: "denied",
     Status.INTERRUPTED: "interrupted",
 }
-"""Everything else is `failed`."""
+"""Every other status is `failed`."""
 
 
 def request_parameters(request: Request) -> ModelRequestParameters:
@@ -409,8 +411,9 @@ def translate_messages(
 
 
 def _assistant_message(message: AssistantMessage, provider: str) -> theirs.ModelResponse:
-    """As the provider itself had it (signatures of its thinking included), if it is the same one and nothing was
-    changed since; else rebuilt from what everybody understands."""
+    """Returns the provider's own message (with the signatures of its thinking) if the provider is the same and nothing
+    was changed; else one rebuilt from the common parts.
+    """
     raw = message.raw
     if isinstance(raw, dict) and raw.get("provider") == provider and not message.interrupted:
         try:
@@ -503,7 +506,7 @@ def event_delta(event: Any) -> TextDelta | ThinkingDelta | None:
 
 
 def event_text(event: Any) -> str:
-    """What an event adds to the response, of whichever kind."""
+    """Returns the text that an event of any kind adds to the response."""
     if isinstance(event, theirs.PartStartEvent):
         part: Any = event.part
         found = part.args if isinstance(part, theirs.ToolCallPart) else getattr(part, "content", "")
@@ -625,7 +628,7 @@ def model_error(error: Exception, *, name: str, key: str) -> ModelError:
 
 
 def _shorten_message(said: str, key: str) -> str:
-    """Without the key, and cut between words: half of another secret would be known to nobody's redaction."""
+    """Removes the key and cuts between words: half of a secret could not be redacted later."""
     if key:
         said = said.replace(key, "[redacted]")
     if len(said) <= _MAX_MESSAGE:
@@ -655,7 +658,7 @@ _TAKEN: Final[dict[str, tuple[str, ...]]] = {
 }
 """Media types of attachments; one that ends in `/` stands for all of its kind. Others are sent pictures."""
 _KINDS: Final = {"image": _IMAGES, "pdf": _PDF, "audio": ("audio/wav", "audio/mpeg", "audio/mp3", "audio/x-wav")}
-"""What `models.<provider>.media` may name."""
+"""The values of `models.<provider>.media`."""
 _KNOWN_TO_SEE: Final = {
     "anthropic": ("image", "pdf"),
     "openai": ("image", "pdf"),
@@ -664,7 +667,7 @@ _KNOWN_TO_SEE: Final = {
     "azure": ("image",),
     "google-cloud": ("image", "pdf", "audio"),
 }
-"""Of providers whose models of today all take these. A server of one's own may hold a model that only reads."""
+"""Media that all current models of a provider accept. A server of one's own may hold a text-only model."""
 
 
 def result_takes(provider: str, media_type: str, said: tuple[str, ...] | None) -> bool:

@@ -68,7 +68,7 @@ class TurnCall:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFailure:
     status: int = 0
-    """0: the connection breaks off."""
+    """HTTP status; 0 means that the connection breaks off."""
     retry_after: float | None = None
 
 
@@ -116,7 +116,7 @@ class ScriptedModel:
         return True
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
         turn = self._next_turn(request)

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 MODEL_VARIABLE: Final = "FORGE_MODEL"
 _FIRST: Final = 7
-"""Providers that an error names."""
+"""Number of providers that an error names."""
 MAX_FALLBACKS: Final = 8
-"""Models that one setting may name."""
+"""Maximum number of models that one setting may name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,9 @@ class Provider:
     name: str
     key_env: str = ""
     default_model: str = ""
-    """What the built-in worker uses when only the key says which provider; empty: never chosen that way."""
+    """The built-in worker's model if only the key decides the provider; empty if never chosen that way."""
     base_url: str = ""
-    """Where requests go unless `models` says otherwise; empty: `models` must say, or see `by_account`."""
+    """The default address; empty if `models` must set one, or see `by_account`."""
     by_account: bool = False
     """Its library finds address and credentials itself, as the provider's other programs do: a region, a login."""
 
@@ -119,7 +119,7 @@ PROVIDERS: Final[Mapping[str, Provider]] = {
         Provider(name="zai", key_env="ZAI_API_KEY", base_url="https://api.z.ai/api/paas/v4"),
     )
 }
-"""In the order in which a key in the environment chooses one."""
+"""In the order in which a key in the environment selects one."""
 OWN_SERVERS: Final = ("ollama", "openai-compatible", "vllm", "litellm")
 """Servers of somebody's own: which models they have, and what those can do, no list says."""
 _OTHER_NAMES: Final = {
@@ -132,7 +132,7 @@ _OTHER_NAMES: Final = {
     "together_ai": "together",
     "azure-openai": "azure",
 }
-"""What other programs call them, for the error that names ours."""
+"""Names that other programs use, for the error that suggests ours."""
 
 NO_SETTINGS: Final = ProviderSettings()
 NOTHING_SAID: Final = GenerationSettings()
@@ -212,7 +212,7 @@ def choose_child_model(worker: Worker, caller_model: str) -> ChosenModel:
 def no_model_message(
     settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], stored: ModelKeys | None = None
 ) -> str:
-    """What to tell a person when `choose_model` found none, with what would work here."""
+    """Returns the error text for when `choose_model` found none, with what would work here."""
     words = (
         "no model is configured: `forge models setup` chooses one, or give `--model provider:name`, set `FORGE_MODEL`, "
         "or write `model:` in the worker file or forge.yaml"
@@ -226,7 +226,7 @@ def no_model_message(
 
 
 STORED_KEY: Final = "a stored key"
-"""What stands for the variable where the person stored a key instead."""
+"""Shown in place of the variable if the person stored a key."""
 
 
 def models_with_a_key(
@@ -245,7 +245,7 @@ def models_with_a_key(
 
 
 def check_compatible(worker: Worker, model: str) -> None:
-    """Of a list, every model must be one of them. Raises ConfigError."""
+    """Checks that the worker accepts every model of a list. Raises ConfigError."""
     globs = worker.compatible_models
     for name in model.split(",") if globs else ():
         if not any(fnmatchcase(name.strip().lower(), glob.lower()) for glob in globs):
@@ -260,12 +260,12 @@ def key_variable(provider: str, settings: Mapping[str, ProviderSettings]) -> str
 
 
 def provider_address(provider: str, settings: Mapping[str, ProviderSettings]) -> str:
-    """Where its requests go; empty: nobody said where."""
+    """Returns the address of a provider; empty if none is set."""
     return settings.get(provider, NO_SETTINGS).base_url or PROVIDERS[provider].base_url
 
 
 def needs_address(model: str, settings: Mapping[str, ProviderSettings]) -> bool:
-    """Whether nobody said where its requests go."""
+    """Whether the provider needs an address and none is set."""
     provider, _ = split_model(model)
     known = provider_address(provider, settings) or PROVIDERS[provider].by_account or provider == "scripted"
     return not known
@@ -277,7 +277,9 @@ def missing_key(
     environ: Mapping[str, str],
     stored: ModelKeys | None = None,
 ) -> str:
-    """What is missing, naming the variable; empty if nothing is. Of a list, one with a key is enough."""
+    """Returns a text that names the missing variable; empty if nothing is missing. In a list, one model with a key is
+    enough.
+    """
     problems = [_missing_key_of(each, settings, environ, stored) for each in split_models(model)]
     return problems[0] if all(problems) else ""
 
@@ -366,11 +368,11 @@ def key_of(
 
 _FOLDER: Final = ("state", "model_keys")
 _KEY: Final = regex(r"[!-~]{8,4096}")
-"""What fits into an HTTP header and is no accident; shorter values could not be kept out of texts."""
+"""A valid key: characters of an HTTP header, and long enough to be redacted from texts."""
 
 
 def normal_address(base_url: str) -> str:
-    """The same address has one spelling: scheme and host in small letters, no slash at the end."""
+    """Returns the one spelling of an address: scheme and host in lower case, no slash at the end."""
     parts = urlsplit(base_url)
     return urlunsplit((parts.scheme.lower(), parts.netloc.lower(), parts.path.rstrip("/"), "", ""))
 
@@ -425,7 +427,7 @@ class ModelKeys:
         return self.place(provider)
 
     def forget(self, provider: str) -> bool:
-        """False: none was stored."""
+        """Removes the stored key. Returns False if there was none."""
         if not self.address(provider):
             return False
         self._records.forget(self._name(provider))

@@ -67,22 +67,23 @@ _OPENAI_CHAT: Final = regex(r"(gpt|o\d|chatgpt|codex)(?!.*(audio|tts|transcribe|
 class ProviderState:
     name: str
     key: str
-    """Where its key is: `environment`, `keyring`, `file`, `none`; `not needed` where none is expected."""
+    """Where its key is: `environment`, `keyring`, `file`, `none`; `not needed` if none is expected."""
     variable: str
     address: str
-    """Where its requests go; empty: nobody said."""
+    """The address for requests; empty if none is set."""
     default_model: str
     note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelChoice:
-    """What a person chose. `base_url`: of a local server; empty: the provider's own address. `key`: empty where none
-    was pasted."""
+    """A person's choice. `base_url`: of a local server; empty means the provider's own address. `key`: empty if none
+    was pasted.
+    """
 
     provider: str
     model: str = ""
-    """Without the provider."""
+    """The model's name without the provider."""
     base_url: str = ""
     key: str = field(default="", repr=False)
 
@@ -103,7 +104,7 @@ def person_settings(home: ForgeHome) -> Mapping[str, ProviderSettings]:
 def provider_states(
     settings: Mapping[str, ProviderSettings], environ: Mapping[str, str], stored: ModelKeys
 ) -> list[ProviderState]:
-    """Those that are offered by name, and those that somebody set up."""
+    """Returns the providers that are offered by name, and those that somebody set up."""
     found = []
     for name, provider in PROVIDERS.items():
         if name == "scripted":
@@ -132,8 +133,9 @@ def provider_states(
 
 
 def possible_addresses(typed: str) -> list[str]:
-    """What a person may have meant: `localhost:8080` is http://localhost:8080/v1, or that without /v1. Raises
-    ConfigError."""
+    """Returns the addresses that a person may have meant: `localhost:8080` is http://localhost:8080/v1, or that without
+    /v1. Raises ConfigError.
+    """
     address = typed.strip().rstrip("/")
     address = address if "://" in address else f"http://{address}"
     problems = ConfigProblems(YamlFile("the address", {}, {}))
@@ -162,7 +164,7 @@ async def find_at(home: ForgeHome, typed: str, key: str, environ: Mapping[str, s
 
 
 async def list_models(home: ForgeHome, choice: ModelChoice, environ: Mapping[str, str]) -> list[str]:
-    """What the provider says it has, its default first. Raises ModelError."""
+    """Returns the provider's models, its default first. Raises ModelError."""
     provider, settings = choice.provider, _settings_for(home, choice)
     address = provider_address(provider, settings)
     key = usable_key(choice.key) if choice.key else ""
@@ -331,7 +333,7 @@ _LATER: Final = ("state", "setup.json")
 
 
 def wants_setup(home: ForgeHome) -> bool:
-    """False: the person said that they want only tools for now."""
+    """Whether to offer the setup of a model; False if the person wants only tools for now."""
     try:
         return bool(read_json(home.path.joinpath(*_LATER), 4096).get("model") != "later")
     except JSON_FILE_ERRORS:

@@ -55,7 +55,7 @@ from golem_forge.tools.schema import alternatives, resolve_schema
 from golem_forge.tools.validation import SchemaCheck, ToolDefinitionError
 
 LONGEST: Final = 1024 * 1024
-"""Characters of an answer that is looked at."""
+"""Maximum characters of an answer that are looked at."""
 _DECIDED_BY: Final = 1_000
 """Characters after which the beginning says no more than it has said."""
 _NAMES: Final = ("name", "tool", "tool_name", "function", "function_name")
@@ -80,7 +80,7 @@ _KEY_PREFIX: Final = regex(r"[\[\s]*(?:\{\s*(?:\"([^\"\\]*)(\")?)?)?\Z|[\[\s]*\{
 
 
 class _NoCall(Exception):
-    """The text is something else."""
+    """Raised if the text is no tool call."""
 
 
 def read_text_calls(text: str, may_call: Callable[[str], bool]) -> tuple[tuple[str, Any], ...]:
@@ -200,7 +200,7 @@ class _Held:
         self._size = 0
 
     def add(self, piece: str) -> bool:
-        """False: it is no call."""
+        """Adds a piece. Returns False if the text can no longer be a call."""
         self._pieces.append(piece)
         before, self._size = self._size, self._size + len(piece)
         if before > _DECIDED_BY:
@@ -240,7 +240,7 @@ class TextCallModel(WrappedModel):
 
 
 def with_text_calls(completed: Completed, request: Request) -> Completed:
-    """The same object where its text is an answer."""
+    """Turns a text that is a tool call into a call; returns the same object if the text is an answer."""
     message = completed.message
     if message.calls or completed.finish is not Finish.STOP or not request.tools:
         return completed
@@ -270,7 +270,7 @@ _INNER_KEY: Final = "inner"
 class XmlModel(WrappedModel):
     @property
     def calls_natively(self) -> bool:
-        """For whoever asks, it does: nothing more has to be done about it."""
+        """True: this wrapper already converts the calls."""
         return True
 
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
@@ -305,7 +305,7 @@ class XmlModel(WrappedModel):
 
 
 def as_plain_text(request: Request) -> Request:
-    """The same request without tools: what a model needs to know about them is in its texts."""
+    """Returns the request without tools; they are described in its texts."""
     schemas = {offer.name: offer.schema for offer in request.tools}
     prompt = catalog_prompt(request.tools)
     return replace(
@@ -366,7 +366,7 @@ def _tool_entry(offer: ToolOffer) -> str:
 
 
 def _members_as_types(schema: dict[str, Any], level: int = 0) -> str:
-    """`path: string, limit?: integer`."""
+    """Returns the members as types: `path: string, limit?: integer`."""
     properties = schema.get("properties")
     required = schema.get("required") or ()
     parts = [
@@ -444,7 +444,7 @@ def _call_element(name: str, arguments: str) -> str:
 
 
 def _members(value: Mapping[str, Any]) -> str | None:
-    """None where a key is no element name."""
+    """Returns the members as XML; None if a key is no element name."""
     parts = []
     for key, item in value.items():
         inner = _inner_xml(item) if isinstance(key, str) and ELEMENT_NAME.fullmatch(key) else None

@@ -39,7 +39,7 @@ SERVER_SEPARATOR: Final = "__"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XmlResponse:
     text: str
-    """Everything but the calls."""
+    """The text without the calls."""
     calls: tuple[RequestedCall, ...]
     rest: str
     """The part of `text` that no `feed` has given yet."""
@@ -52,7 +52,7 @@ class _Doubt:
     """A tag behind a backtick: a call, or inline code that is not closed yet."""
 
     before: CodeTracker
-    """As it is if this turns out to be a call."""
+    """The tracker's state to return to if this turns out to be a call."""
     pieces: list[str] = field(default_factory=list)
     size: int = 0
 
@@ -147,14 +147,14 @@ class XmlReader:
         return data, len(data)
 
     def _resolve_as_text(self, doubt: _Doubt) -> None:
-        """The tracker has read it already."""
+        """Treats the held text as text; the tracker has already read it."""
         self._doubt = None
         self._code.watch_nothing()
         self._text += doubt.pieces
         self._written += doubt.pieces
 
     def _resolve_as_call(self, doubt: _Doubt) -> str:
-        """What is to be read again, from the tag on."""
+        """Treats the held text as a call and returns it, to be read again from the tag on."""
         self._doubt = None
         self._code = doubt.before
         return "".join(doubt.pieces)
@@ -201,7 +201,7 @@ class XmlReader:
 
 
 def _untyped_arguments(arguments: Element) -> dict[str, Any]:
-    """Of a call that will not run: what the log should show, without types."""
+    """Returns the arguments of a call that will not run, without types, for the log."""
     try:
         return read_arguments(arguments, {})
     except ArgumentMismatch:
@@ -209,7 +209,7 @@ def _untyped_arguments(arguments: Element) -> dict[str, Any]:
 
 
 def _shape_problem(root: Element, name: str) -> str:
-    """What makes well-formed XML no call."""
+    """Returns why well-formed XML is no valid call."""
     names = [child.name for child in root.children]
     if not name:
         return "tool call without tool_name"
@@ -230,7 +230,7 @@ _BOOLEANS: Final = {"true": True, "false": False}
 _ANY: Final = frozenset({"string", "integer", "number", "boolean", "null", "array", "object"})
 _COMBINED: Final = ("anyOf", "oneOf", "allOf")
 _MAX_COMBINED: Final = 8
-"""How deep combinations are looked into; deeper ones count as anything."""
+"""Maximum depth of combined schemas; deeper ones count as any type."""
 _MAX_SHOWN: Final = 60
 _ABSENT: Final = object()
 
@@ -362,7 +362,7 @@ class _TypedReader:
         return options if isinstance(options, list) else []
 
     def _kinds(self, schema: Any, level: int = 0) -> frozenset[str]:
-        """The JSON types a value may have."""
+        """Returns the JSON types that a value may have."""
         reading = resolve_schema(schema, self._root)
         own = reading.schema
         kinds: frozenset[str] = _ANY

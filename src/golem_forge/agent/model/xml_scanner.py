@@ -73,7 +73,7 @@ class Element:
         return "".join(parts)
 
     def is_blank(self) -> bool:
-        """No text of its own besides blanks between its children."""
+        """Whether it has no text besides blanks between its children."""
         return not any(run.cdata or run.text().strip(BLANKS) for run in self.runs)
 
 
@@ -251,7 +251,7 @@ _DIGITS: Final = "0123456789"
 
 class _LineState(Enum):
     START = auto()
-    """Nothing but blanks so far."""
+    """Only blanks so far."""
     RUN = auto()
     """In the backticks or tildes that begin the line."""
     INFO = auto()
@@ -268,7 +268,7 @@ _TICKS: Final = regex(r"`+")
 
 
 class CodeTracker:
-    """Where streamed Markdown is code. `settle` first where what follows is known to be no backtick."""
+    """Tracks where streamed Markdown is code. Call `settle` first if what follows is known to be no backtick."""
 
     def __init__(self) -> None:
         self._fence: tuple[str, int, int] | None = None
@@ -291,13 +291,13 @@ class CodeTracker:
 
     @property
     def quoted(self) -> bool:
-        """In a fence for certain."""
+        """Whether the position is certainly in a fence."""
         inside = self._fence is not None and not (self._line is _LineState.START and self._leaves_quote)
         return inside or self._line is _LineState.INFO or self._opens
 
     @property
     def in_doubt(self) -> bool:
-        """In a code span, if that is closed before the paragraph ends."""
+        """Whether the position is in a code span, if that is closed before the paragraph ends."""
         return bool(self._openers)
 
     def watch(self) -> None:
@@ -307,7 +307,7 @@ class CodeTracker:
         self._watched, self.verdict = (), None
 
     def without_openers(self) -> CodeTracker:
-        """The same place, if they were backticks and no more."""
+        """Returns a copy for the case that the open backticks were ordinary text."""
         other = copy(self)
         other._openers = []
         return other

@@ -151,7 +151,7 @@ def _tightened(own: Callable[..., Any], verdict: Verdict) -> Callable[..., Any]:
 
 
 def _own_verdict(answer: bool | str) -> Verdict:
-    """Raises ValueError for a text that is none."""
+    """Converts a predicate's answer to a verdict. Raises ValueError for another text."""
     return Verdict(answer) if isinstance(answer, str) else Verdict.ASK if answer else Verdict.PRE_APPROVED
 
 
@@ -163,7 +163,7 @@ class ExportError(Exception):
     """Why a module's tools cannot be used, in words for the person who wrote the worker file."""
 
     problems: tuple[tuple[tuple[str | int, ...], str], ...] = ()
-    """Of single keys of the block's `config`: where, and what is wrong."""
+    """Problems of single keys of the block's `config`, each with its place."""
 
 
 def exported_tools(module: ModuleType, names: Iterable[str], shown: str) -> dict[str, Tool]:
@@ -321,7 +321,7 @@ def _fold_name(name: str) -> str:
 
 
 def _public(module: ModuleType) -> list[str]:
-    """What could be listed: Tools, and functions that the module did not merely import."""
+    """Returns the names that could be listed: Tools, and functions that the module itself defines."""
     return [
         name
         for name, value in vars(module).items()
@@ -336,8 +336,9 @@ def _public(module: ModuleType) -> list[str]:
 def toolset_tools(
     value: Any, names: Sequence[str], shown: str, config: Mapping[str, Any] | None = None
 ) -> dict[str, Tool]:
-    """What an `external` import means: a Toolset, Tools, or a callable that gives either. No names: all of them.
-    `config`: keys for the toolset."""
+    """Returns the tools of an `external` import: a Toolset, Tools, or a callable that returns either. Without names,
+    all of them. `config`: keys for the toolset.
+    """
     ready = isinstance(value, Tool) or (hasattr(value, "get_tools") and not isinstance(value, type))
     if callable(value) and not ready:
         value = value()
@@ -409,7 +410,7 @@ OwnVerdict = bool | str | None
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDescription:
     export: str
-    """What the host knows it by."""
+    """The name by which the host finds it."""
     input_schema: dict[str, Any]
     fills_defaults: bool
     """Its host fills in the defaults of the schema: what is left out is what the schema says."""
@@ -418,7 +419,7 @@ class ToolDescription:
     plans: bool
     """Its host says before each call what the call would do."""
     options: Mapping[str, Any]
-    """Keywords of `Tool` for all the rest."""
+    """Keywords of `Tool` for everything else."""
 
     @classmethod
     def read(cls, said: Mapping[str, Any]) -> ToolDescription:
@@ -488,7 +489,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def module_name(file: str) -> str:
-    """What other files of a program import it as; where that name is taken, one that is not."""
+    """Returns the name by which other files of a program import it; another one if that is taken."""
     stem = os.path.basename(file).removesuffix(".py")
     free = stem.isidentifier() and stem not in sys.modules and stem not in sys.stdlib_module_names
     return stem if free else f"forge_module_{stem}"
@@ -510,7 +511,7 @@ def import_file(file: str, name: str) -> ModuleType:
 
 
 def import_attribute(path: str) -> Any:
-    """`acme_tools.web:tools` → that object."""
+    """Imports `acme_tools.web:tools` and returns that object."""
     name, _, attribute = path.partition(":")
     value: Any = importlib.import_module(name)
     for part in attribute.split("."):
@@ -523,7 +524,8 @@ def import_attribute(path: str) -> Any:
 
 
 def refuse_below(refused: Sequence[str], allowed: Sequence[str]) -> None:
-    """From now on no file below `refused` is imported, unless it is below `allowed` or where Python already looks.
+    """Refuses from now on the import of files below `refused`, unless they are below `allowed` or where Python already
+    looks.
 
     Threat: a module that imports another file of the program in a way no parser sees (a path built at run time). That
     file is not in the trusted digest and may have been written by a model a minute ago, so whatever lies in a zone is

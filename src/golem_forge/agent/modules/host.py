@@ -59,7 +59,7 @@ _SHARE_OF_LIMITS: Final = 2
 
 
 ConfigKeyProblem = tuple[tuple[str | int, ...], str]
-"""Where in a block's `config`, and what is wrong."""
+"""A place in a block's `config`, and the problem there."""
 
 
 class ModuleRefused(Exception):
@@ -75,12 +75,12 @@ class ModuleRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStart:
-    """Everything a host needs to know to load one module or package."""
+    """Everything that a host needs to load one module or package."""
 
     digest: str
-    """Of all the code that will be loaded."""
+    """The digest of all code that will be loaded."""
     order: Mapping[str, Any]
-    """The `load` message but for its id."""
+    """The `load` message without its id."""
     job: Callable[[], Job]
     """The process to start, with the environment as it is resolved right then."""
 
@@ -153,7 +153,7 @@ class ModuleHost:
         return self._cleaned(answer.get("value"))
 
     async def predicate(self, export: str, args: Mapping[str, Any], ctx: ToolContext) -> bool | str:
-        """What the tool's own `needs_approval` says."""
+        """Returns the answer of the tool's own `needs_approval`."""
         order = {"op": "predicate", "export": export, "args": args, "context": _context_to_wire(ctx)}
         answer = (await self._ask(order, ctx)).get("value")
         if not isinstance(answer, (bool, str)):
@@ -161,7 +161,7 @@ class ModuleHost:
         return answer
 
     async def plan(self, export: str, args: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
-        """What the tool's planner says that this call would do, as data."""
+        """Returns the plan of the tool's planner for this call, as data."""
         order = {"op": "plan", "export": export, "args": args, "context": _context_to_wire(ctx)}
         answer = (await self._ask(order, ctx)).get("value")
         if not isinstance(answer, dict):
@@ -331,7 +331,7 @@ class HostPool:
         return (*self._busy, *self._idle)
 
     async def load(self) -> tuple[ToolDescription, ...]:
-        """What the module exports. The host that said so serves the first call."""
+        """Loads the module and returns its tools. The host that did so serves the first call."""
         async with self.use() as host:
             return host.tools
 
@@ -361,7 +361,7 @@ class HostPool:
                     self._idle.add(host)
 
     def withdraw(self) -> None:
-        """From now on calls are refused, those that are approved already included: it was for this code."""
+        """Refuses calls from now on, also approved ones: the approval was for this code."""
         self._retired = True
 
     async def retire(self) -> None:
@@ -370,7 +370,7 @@ class HostPool:
         await self._idle.aclose()
 
     async def aclose(self) -> None:
-        """Ends every host, whatever it does."""
+        """Ends every host, also busy ones."""
         await self.retire()
         await asyncio.gather(*(host.end() for host in tuple(self._busy)))
 

@@ -52,7 +52,7 @@ from golem_forge.tools.tool import Tool
 
 @dataclass(slots=True)
 class _LoadedBlock:
-    """One block and what is in force of it."""
+    """A block with its loaded tools."""
 
     source: ModuleSource | PackageSource
     tools: dict[str, Tool] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class ModuleTools:
         return {block.source.block.key: list(block.tools) for block in self._blocks if block.pool is not None}
 
     async def refresh(self, taken: Collection[str] = ()) -> CatalogChanges | None:
-        """None: nothing changed since the last refresh. `taken`: names of all tools there are, these included."""
+        """Loads changed modules again; None if nothing changed. `taken`: names of all tools, these included."""
         found = [seen for block in self._blocks if (seen := await self._check_block(block, taken)) is not None]
         return reduce(add, found) if found else None
 
@@ -124,7 +124,7 @@ class ModuleTools:
 
     @property
     def pools(self) -> tuple[HostPool, ...]:
-        """Those in force."""
+        """Returns the pools in use."""
         return tuple(block.pool for block in self._blocks if block.pool is not None)
 
     def _readable(self, block: _LoadedBlock, problems: list[str]) -> bool:
@@ -210,7 +210,7 @@ class ModuleTools:
         block.tools, block.digest, block.pool = tools, prepared.digest, pool
 
     def _key_problem(self, block: _LoadedBlock, place: tuple[str | int, ...], text: str) -> str:
-        """At the line of the key, or of what should contain it."""
+        """Places a problem at the line of the key, or of the block that should contain it."""
         path: YamlPath = ("toolsets", block.source.block.key, "config", *place)
         above = (dotted_path(path[:end]) for end in range(len(path), 0, -1))
         known = next((key for key in above if key in self._worker.lines), "")
@@ -243,7 +243,7 @@ def _check_reserved(block: CustomBlock | ExternalBlock, found: Iterable[Tool]) -
 
 
 def _ineffective_approvals(block: _LoadedBlock) -> list[str]:
-    """What its block says of a tool that decides for itself, and that would not count."""
+    """Returns the block's approval settings that have no effect because the tool decides for itself."""
     key = block.source.block.key
     errors = check_block(block.source.block.approval, block.tools)[0]
     return [error.replace(": approval.", f": toolsets.{key}.approval.", 1).removeprefix(": ") for error in errors]
@@ -263,7 +263,7 @@ def _with_origin(block: _LoadedBlock, text: str) -> str:
 
 
 def _key_below(block: CustomBlock | ExternalBlock, text: str) -> str:
-    """Which key of its block a problem is about."""
+    """Returns the key of the block that a problem is about."""
     if not isinstance(block, CustomBlock):
         return ""
     for key in ("tools", "prompts", "resources"):
@@ -279,10 +279,10 @@ class SourceError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceContext:
-    """What every source of one worker shares."""
+    """What all sources of one worker share."""
 
     root: Path
-    """The program's."""
+    """The program's directory."""
     home: ForgeHome
     walls: Walls
     redactor: Redactor | None
@@ -298,7 +298,9 @@ class SourceContext:
         )
 
     def order(self, level: Level, roots: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What every `load` says: the zones, and that no program file but those of a snapshot is imported."""
+        """Returns the common part of every `load`: the zones, and that only program files of a snapshot may be
+        imported.
+        """
         stands_at = {name: self.walls.mount_point(name, level) for name in self.walls.sandbox.zones}
         refused = [place for place in stands_at.values() if place]
         if level is not Level.FULL:
@@ -316,7 +318,7 @@ class ModuleSource:
 
     block: CustomBlock
     folder: Path
-    """Of the worker file: `module` is relative to it."""
+    """The folder of the worker file, to which `module` is relative."""
     context: SourceContext
     _files: Mapping[str, bytes] = field(default_factory=dict)
     _stamps: dict[Path, FileStamp | None] = field(default_factory=dict)
@@ -326,7 +328,7 @@ class ModuleSource:
         return self.block.module
 
     def failed(self, why: str) -> str:
-        """What a person reads when the module cannot be loaded."""
+        """Returns the error text for a module that cannot be loaded."""
         return f"Failed to load custom tools from {self.shown}: {why}"
 
     def changed(self) -> bool:
@@ -343,7 +345,7 @@ class ModuleSource:
             return True
 
     def read(self) -> Mapping[str, bytes]:
-        """The bytes that are there now."""
+        """Reads the present bytes of the files."""
         try:
             scan = scan_module(self.context.root, self._file())
         except ConfigError as error:
@@ -358,11 +360,11 @@ class ModuleSource:
         return content_digest(self._files)
 
     def paths(self) -> tuple[str, ...]:
-        """Of the files its tools are made from, where they really are."""
+        """Returns the real paths of the files that its tools are made from."""
         return tuple(os.path.realpath(self.context.root / name) for name in self._files)
 
     async def prepare(self) -> HostStart:
-        """Of the files as they were last read."""
+        """Prepares a host for the files as they were last read."""
         around, files = self.context, self._files
         store = ContentStore(around.home)
         snapshot = store.put(files)
@@ -407,7 +409,7 @@ class PackageSource:
         return f"Failed to load external tools from {self.shown}: {why}"
 
     def paths(self) -> tuple[str, ...]:
-        """None that could count before the next session."""
+        """Returns nothing: changes of a package count from the next session on."""
         return ()
 
     async def prepare(self) -> HostStart:
@@ -454,9 +456,9 @@ class ExternalError(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedPackage:
     import_path: str
-    """`acme_tools.web:web_search_tools`."""
+    """The object to import, e.g. `acme_tools.web:web_search_tools`."""
     directory: str
-    """Where packages are installed, this one among them."""
+    """The directory in which this and other packages are installed."""
     packages: tuple[str, ...]
     """Directories of packages that are installed as a link to their sources. Only they are shown, not what lies
     around them."""
@@ -502,7 +504,7 @@ def _import_path(distribution: metadata.Distribution, block: ExternalBlock) -> s
 
 
 def _top_module(distribution: metadata.Distribution, block: ExternalBlock) -> str:
-    """What a bare name is an attribute of: the module named like the package, else the only one it brings."""
+    """Returns the module that has a bare name: the one named like the package, else the only one it brings."""
     listed = (distribution.read_text("top_level.txt") or "").split()
     if not listed:
         firsts = (file.parts[0] for file in distribution.files or () if file.suffix == ".py")
@@ -586,7 +588,7 @@ def host_interpreter(
 
 
 def _search_path(place: HostDirectory) -> str:
-    """What goes on Python's path for it."""
+    """Returns the entry for Python's path."""
     return _PACKAGES if place.inner.startswith(f"{_PACKAGES}/") else place.inner
 
 

@@ -52,7 +52,7 @@ def error_to_wire(error: BaseException) -> dict[str, Any]:
 
 
 def error_from_wire(said: Mapping[str, Any]) -> ForgeError:
-    """The same, to be raised."""
+    """Converts an error from the host to an exception."""
     message = str(said.get("message", ""))
     if said.get("blocked"):
         return BlockedError(message)
@@ -69,7 +69,7 @@ _MAX_DIFF: Final = 256 << 10
 
 
 def plan_to_wire(plan: Plan) -> dict[str, Any]:
-    """What a planner in a host says of a call. Only words: the targets are resolved again where they are judged."""
+    """Converts a planner's result for the wire. Paths stay texts: they are resolved again where they are judged."""
     effects = None if plan.effects is None else [[str(each.verb), each.target] for each in plan.effects]
     return {
         "effects": effects,
@@ -81,8 +81,8 @@ def plan_to_wire(plan: Plan) -> dict[str, Any]:
 
 
 def plan_from_wire(said: Mapping[str, Any], sandbox: Sandbox | None, run: Callable[[], Any]) -> Plan:
-    """The same, judged here: a path is resolved in the worker's zones, with its marks. Raises SandboxError for one that
-    this worker cannot reach, ValueError for what is no plan.
+    """Builds the Plan from a host's data: a path is resolved in the worker's zones, with its marks. Raises SandboxError
+    for a path that this worker cannot reach, ValueError for data that is no plan.
 
     Threat: a planner that leaves an effect out. It is the word of trusted code, like its `effects`; the walls around
     its host hold either way.
@@ -125,11 +125,11 @@ def plan_from_wire(said: Mapping[str, Any], sandbox: Sandbox | None, run: Callab
 
 
 _PLAIN_FIELDS: Final = ("tool", "error", "code", "duration_ms", "executed", "truncated", "output_handle")
-"""Of an Outcome, those that are JSON already."""
+"""Fields of an Outcome that are already JSON."""
 
 
 def outcome_to_wire(outcome: Outcome) -> dict[str, Any]:
-    """What a tool that called another one is told of it."""
+    """Converts the Outcome of a nested call for the tool that made it."""
     return {
         "name": outcome.call.name,
         "args": safe_json(outcome.call.args)[0],

@@ -74,7 +74,7 @@ from golem_forge.core.text import (
 )
 from golem_forge.mcp.client.model import ServerStatus
 from golem_forge.mcp.client.resources import ServerAccess
-from golem_forge.policy.evaluate import zone_words
+from golem_forge.policy.evaluate import asking_words
 from golem_forge.policy.rules.book import rule_usage
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
@@ -92,7 +92,7 @@ _SOURCE_HEADINGS: Final = {SourceKind.NATIVE: "Built-in", SourceKind.MCP: "MCP"}
 
 
 async def tools_command(call: Invocation) -> str:
-    """By category, the person's own first; then what cannot be offered, with the reason."""
+    """Lists the tools by category, the person's own first; then those that cannot be offered, with the reason."""
     catalog = call.host.path.catalog
     groups: dict[str, list[Tool]] = {}
     for tool in ordered_manual_tools(catalog):
@@ -276,7 +276,7 @@ def _format_decision(decided: RecordedDecision) -> str:
 def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "verdict", str(decision["verdict"])
     if by := decision["decidedBy"]:
-        if words := zone_words(by["source"], by["reason"]):
+        if words := asking_words(by["source"], by["reason"]):
             yield "why", words
         yield "decided by", _format_source(by)
     for source in decision["sources"]:
@@ -297,7 +297,7 @@ def _decision_rows(decision: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _format_source(source: Mapping[str, Any]) -> str:
-    """As the card said it: `rules 1a2b: reason (~/.forge/rules.yaml:3)`."""
+    """Formats a verdict's source as on the card: `rules 1a2b: reason (~/.forge/rules.yaml:3)`."""
     label = f"{source['source']} {source['id']}".strip()
     place = (
         f" ({source['file']}:{source['line']})" if source["line"] else f" ({source['file']})" if source["file"] else ""
@@ -329,7 +329,7 @@ async def plan_command(call: Invocation) -> str:
 
 
 async def output_command(call: Invocation) -> str:
-    """By `read_output`, as every reader of outputs: down the one path."""
+    """Shows an output through the tool `read_output`, which goes through all stages."""
     if not 1 <= len(call.args) <= 2:
         raise CommandError("/output HANDLE [FIRST-LAST], for example /output out_0123456789ab 100-180")
     args: dict[str, object] = {"handle": call.args[0]}
@@ -355,7 +355,7 @@ def _line_range(typed: str) -> dict[str, object]:
 
 
 async def trace_command(call: Invocation) -> str:
-    """How much is drawn is each UI's own business: it hears the same command and changes its level by it."""
+    """Checks the level. Each UI receives the same command and changes its own level."""
     if len(call.args) != 1:
         raise CommandError(f"/trace LEVEL, one of {', '.join(TRACE_LEVELS)}")
     level = call.args[0].lower()
@@ -370,7 +370,7 @@ _RATINGS: Final = {"good": True, "bad": False}
 
 
 async def keep_command(call: Invocation) -> str:
-    """By `create_custom_tool`, as every maker of tools: down the one path, with its card."""
+    """Makes a tool through `create_custom_tool`, which goes through all stages and shows its card."""
     from golem_forge.usertools.kept_program import find_program
     from golem_forge.usertools.suggestions import tool_name
 
@@ -393,7 +393,7 @@ async def keep_command(call: Invocation) -> str:
 
 
 async def rate_command(call: Invocation) -> str:
-    """Of any tool folder, also one that this worker does not see or that is off just now."""
+    """Rates a tool folder, also one that this worker does not see or that is switched off."""
     if len(call.args) < 2:
         raise CommandError(f"Which tool, and how is it? {_RATE_USAGE}")
     name, said, *note = call.args
@@ -434,7 +434,7 @@ async def mcp_command(call: Invocation) -> str:
 
 
 def format_server_states(host: SlashHost) -> str:
-    """For `/status`: `2 ready, 1 failed`; empty: there are none."""
+    """Returns the counts for `/status`: `2 ready, 1 failed`; empty if there are no servers."""
     pool, names = _servers(host)
     states = [pool.status(name).state.value for name in names] if pool is not None else []
     return ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))

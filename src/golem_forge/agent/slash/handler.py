@@ -82,7 +82,7 @@ class SlashCommands:
             self._forget.pop()()
 
     async def run(self, text: str) -> None:
-        """One typed line, to its end."""
+        """Runs one typed line to its end."""
         try:
             said = await self._execute(text)
         except (CommandError, ConfigError) as error:
@@ -97,12 +97,12 @@ class SlashCommands:
                 self._say("info", said)
 
     async def settled(self) -> None:
-        """Returns when no command runs any more."""
+        """Waits until no command runs."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 
     async def aclose(self) -> None:
-        """Hears no more, and ends what still runs."""
+        """Stops listening and ends running commands."""
         self.pause()
         self._closed = True
         self._decisions.close()
@@ -157,8 +157,9 @@ class SlashCommands:
         await self._host.path.call(call)
 
     def _is_first(self, request_id: str) -> bool:
-        """What is sent twice, as after a lost line or to a resumed session, runs once. Nor does a call take the id of a
-        model's: what the journal says became of that one would be what became of this one."""
+        """Whether this request id is new. A request that is sent twice, for example after a lost connection or to a
+        resumed session, runs once; and it may not take the id of a model's call, because both would share one record.
+        """
         known = self._host.call_ids
         if request_id in known:
             return False

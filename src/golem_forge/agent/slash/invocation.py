@@ -78,13 +78,13 @@ what is said to the person. Raises ForgeError."""
 
 
 class UsageSums(Protocol):
-    """What requests took so far (`agent.budget.Meter`)."""
+    """The usage of requests so far (`agent.budget.Meter`)."""
 
     def sums(self) -> dict[str, Any]: ...
 
 
 class PathHost(Protocol):
-    """Whose catalog and servers a line is about."""
+    """Gives the orchestrator whose catalog and servers a line refers to."""
 
     @property
     def path(self) -> Orchestrator: ...
@@ -115,7 +115,7 @@ class SlashHost(PathHost, Protocol):
     def journal(self) -> Journal | None: ...
     @property
     def call_ids(self) -> set[str]:
-        """Of calls whose id somebody else chose, those on record before a resume included: each is one call's."""
+        """Returns the call ids that others chose, also those recorded before a resume; each is used once."""
 
     @property
     def meter(self) -> UsageSums: ...
@@ -128,7 +128,7 @@ class SlashHost(PathHost, Protocol):
 
     @property
     def skills_summary(self) -> str:
-        """How many skills are offered, and what is wrong with the others; empty: there is none."""
+        """Returns the number of offered skills, and the problems of the others; empty if there are none."""
 
     async def refresh(self) -> None:
         """Code that was edited counts from now on. Raises ForgeError."""
@@ -139,7 +139,7 @@ class SlashHost(PathHost, Protocol):
 
     @property
     def open_session(self) -> OpenSession | None:
-        """For `/resume`; None: no other session can be opened from here."""
+        """Opens another session for `/resume`; None if that is not possible here."""
 
     @property
     def workers(self) -> tuple[Worker, ...]: ...
@@ -153,10 +153,10 @@ class SlashHost(PathHost, Protocol):
     def clear_history(self) -> Any: ...
 
     def switch_approval(self, mode: ApprovalMode, by: str) -> None:
-        """Of this session, from the next call on. Raises ForgeError."""
+        """Changes the approval mode of this session from the next call on. Raises ForgeError."""
 
     def leave_plan(self, by: str) -> None:
-        """Ends plan mode: the mode before holds again."""
+        """Ends plan mode and returns to the mode before."""
 
     async def rewind_points(self) -> tuple[RewindPoint, ...]:
         """The messages of the person that the history still has, oldest first."""
@@ -170,7 +170,7 @@ class SlashHost(PathHost, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One command on its way."""
+    """A command that is being run."""
 
     host: SlashHost
     parsed: ParsedCommand
@@ -186,7 +186,7 @@ _MAX_FORMS: Final = 20
 
 
 async def run_tool(host: SlashHost, name: str, tokens: Sequence[OptionToken]) -> Outcome | None:
-    """None: the person closed the form."""
+    """Calls a tool with typed options. Returns None if the person closed the form."""
     try:
         tool = find_tool(host.path.catalog, name)
     except CommandError:  # it may be a tool of a server that has not answered yet
@@ -209,7 +209,9 @@ async def run_tool(host: SlashHost, name: str, tokens: Sequence[OptionToken]) ->
 
 
 def find_tool(catalog: Catalog, typed: str) -> Tool:
-    """By its name or an alias, in any case; one that only models may call is refused with that reason."""
+    """Returns the tool by its name or an alias, in any case. Raises CommandError, also for a tool that only models may
+    call.
+    """
     name = find_name(typed, callable_names([*catalog, *catalog.hidden_tools()]))
     if name is None and (refusal := only_for_models(catalog, typed)):
         raise CommandError(refusal)
@@ -238,8 +240,9 @@ async def _arguments(
     check: Callable[[dict[str, Any]], Mapping[str, str]],
     lacks: str,
 ) -> dict[str, Any] | None:
-    """What was typed, by the schema. Where something is missing or `-i` was given, the form is shown until `check`
-    finds no problem, by field, in what it gives; None: the person closed it."""
+    """Returns the typed arguments, converted by the schema. If something is missing or `-i` was given, the form is
+    shown until `check` finds no problem. Returns None if the person closed it.
+    """
     try:
         bound = bind_partial(schema, tokens)
     except BindingError as error:
@@ -278,7 +281,7 @@ async def _arguments(
 
 
 def _argument_problems(tool: Tool, args: dict[str, Any]) -> dict[str, str]:
-    """By the field they belong to; under the empty name what belongs to none."""
+    """Returns problems by field; the empty name holds those that belong to no field."""
     try:
         tool.validate(args)
     except InputInvalid as error:
@@ -295,7 +298,7 @@ PREFILL: Final = "prefill"
 
 
 def prompts_of(host: PathHost) -> dict[str, PromptCommand]:
-    """Those of the program (`@prompt`), then those of its servers."""
+    """Returns the prompts of the program (`@prompt`), then those of its servers."""
     place = host.path.parts.get(ServerAccess)
     found = {command.name: command for command in map(_own_prompt, host.path.catalog.reserved("prompt"))}
     if place.pool is not None:
@@ -315,7 +318,7 @@ def find_prompt(host: PathHost, typed: str) -> PromptCommand | None:
 
 
 async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[OptionToken]) -> str:
-    """What is said to the person; empty: the text is in their line."""
+    """Runs a prompt. Returns the text for the person; empty if the result is put into their input line."""
     form = {
         "source": command.server,
         "title": command.name,
@@ -354,7 +357,7 @@ async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[O
 
 
 async def _own_messages(host: SlashHost, command: PromptCommand, args: dict[str, Any]) -> Mapping[str, Any]:
-    """What a prompt of the program says, on the one path."""
+    """Runs a prompt of the program through all stages and returns its messages."""
     outcome = await host.path.call(ToolCall(f"prompt:{command.prompt}", args, Caller.HUMAN))
     if not outcome.ok or outcome.result is None:
         raise CommandError(outcome.error)
@@ -377,7 +380,7 @@ class RecordedDecision:
 
 
 class RecentDecisions:
-    """Listens to a bus until `close`."""
+    """Collects the decisions on a bus until `close`."""
 
     def __init__(self, bus: EventBus) -> None:
         self._by_id: dict[str, RecordedDecision] = {}
@@ -404,7 +407,9 @@ class RecentDecisions:
         return next(reversed(self._by_id.values()), None)
 
     def find(self, typed: str) -> list[RecordedDecision]:
-        """Those whose id begins like this, or of the tool with this name, newest first; an exact id is alone."""
+        """Returns the decisions whose call id begins like this, or of the tool with this name, newest first; an exact
+        id alone.
+        """
         if typed in self._by_id:
             return [self._by_id[typed]]
         newest_first = list(reversed(self._by_id.values()))
@@ -445,7 +450,7 @@ _MISTYPED: Final = "[not recorded: mistyped]"
 
 
 class ActionHost(PathHost, Protocol):
-    """Whose tools and questions the actions are about."""
+    """Gives the UI whose tools and questions the actions refer to."""
 
     @property
     def ui(self) -> RuntimeUI: ...

@@ -43,7 +43,7 @@ _UNFINISHED: Final = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedCommand:
     name: str
-    """As it was typed; names ignore case."""
+    """The name as typed; names ignore case."""
     args: list[str] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     """Text, True or False; a list of them for an option given more than once."""
@@ -61,7 +61,7 @@ class Classified:
 
     @property
     def tool_name(self) -> str | None:
-        """The tool's name; None: it is no tool."""
+        """The tool's name; None if it is no tool."""
         return self.name if self.type == "tool" else None
 
 
@@ -75,13 +75,13 @@ def is_command(line: str) -> bool:
 
 
 def shell_command(line: str) -> str:
-    """What stands behind the `!`; empty: the line runs no shell command."""
+    """Returns the command after the `!`; empty if the line runs no shell command."""
     command = line[1:].strip() if line.startswith("!") else ""
     return "" if command.startswith("[") else command
 
 
 def parse_command(line: str) -> ParsedCommand | None:
-    """None for what is no command: text, `/`, `!`, a path."""
+    """Parses a command line; None for anything else: text, `/`, `!`, a path."""
     if not is_command(line):
         return None
     if command := shell_command(line):
@@ -106,7 +106,7 @@ def classify_command(parsed: ParsedCommand, tools: Iterable[Tool | str]) -> Clas
 
 
 def callable_names(tools: Iterable[Tool | str]) -> list[str]:
-    """Without those that only a model may call: for a person they do not exist."""
+    """Returns the names of tools that a person may call."""
     return [
         tool if isinstance(tool, str) else tool.name
         for tool in tools
@@ -115,8 +115,9 @@ def callable_names(tools: Iterable[Tool | str]) -> list[str]:
 
 
 def unknown_name(typed: str) -> str:
-    """What nothing is called, for errors and the journal: its beginning that looks like a name. Threat: a secret may
-    stand behind it without a blank."""
+    """Returns the beginning of an unknown word that looks like a name, for errors and the journal. Threat: a secret may
+    stand behind it without a blank.
+    """
     name = _NAME.match(typed)[0][:_MAX_NAME]  # type: ignore[index]
     return name if name == typed else f"{name}…"
 
@@ -176,7 +177,7 @@ def _add(options: dict[str, Any], name: str, value: Any) -> None:
 
 
 class CommandError(ValueError):
-    """What is wrong with a typed command, in words for the person who typed it."""
+    """Raised for a wrong command, with a text for the person who typed it."""
 
 
 def tokenize(line: str, start: int = 0) -> list[OptionToken]:

@@ -69,7 +69,7 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.ports import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows
 
 NEXT_MODE: Final = "next"
-"""`/mode next`: what a key of a UI says."""
+"""The argument of `/mode next`, which a key of a UI sends."""
 CYCLE: Final = (ApprovalMode.INTERACTIVE, ApprovalMode.CONTAINED, ApprovalMode.PLAN)
 _BY: Final = "this session (/mode)"
 _REWIND_USAGE: Final = "/rewind N [conversation|files|both]; /rewind alone lists your messages"
@@ -307,7 +307,7 @@ async def compact_command(call: Invocation) -> str:
 
 
 async def cost_command(call: Invocation) -> str:
-    """By worker and model, from the record of this session; without a record only the sum."""
+    """Shows the cost by worker and model, from the journal; without a journal only the sum."""
     host = call.host
     spent: dict[tuple[str, str], dict[str, Any]] = {}
     if (journal := host.journal) is not None:
@@ -325,7 +325,7 @@ async def cost_command(call: Invocation) -> str:
 
 
 def _spent(host: SlashHost, journal: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """By worker and model. A request whose price was not known then costs what it would cost now."""
+    """Returns the usage by worker and model. A request without a known price then is priced as of now."""
     settings = host.program.run
     names: dict[str, tuple[str, str]] = {}
     spent: dict[tuple[str, str], dict[str, Any]] = {}
@@ -352,7 +352,7 @@ def _amounts(one: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def _about_prices(rows: Iterable[dict[str, Any]], sums: dict[str, Any]) -> str:
-    """Where prices come from that the person did not write; empty: they wrote all of them, or there are none."""
+    """Says where prices come from that the person did not write; empty if there are none."""
     said = [str(one["prices"]) for one in rows if one.get("prices")] or [str(sums.get("prices") or "")]
     listed = sorted({part for each in said for part in each.split(", ") if part not in ("", "local")})
     return f"Prices {', '.join(listed)}; your own `pricing` in forge.yaml wins." if listed else ""
@@ -379,7 +379,9 @@ async def export_command(call: Invocation) -> str:
 
 
 def _export_text(host: SlashHost, journal: Path, format: str) -> str | None:
-    """None: it is longer than the tool takes. Leaves out what this session, or the home by now, knows as a secret."""
+    """Returns the export, without what this session or the home now knows as a secret; None if it is longer than the
+    tool accepts.
+    """
     home, known_now = host.home.path, known_secrets(host.home)
     session = next(each for each in SessionIndex(home).sessions(prefix=host.session_id, limit=1))
     title = session_title(session, session_titles(home))

@@ -84,7 +84,7 @@ def run_add(words: list[str]) -> int:
 
 
 def _refusal(place: ServerInventory, name: str, block: Mapping[str, Any], *, user: bool) -> str:
-    """Why nothing is written; empty if it may be."""
+    """Returns why nothing is written; empty if it may be."""
     if there := place.program.mcp.servers.get(name):
         return f"a server '{name}' exists already ({there.origin}); choose another name, or remove it first."
     if user:
@@ -182,7 +182,7 @@ _HTTP: Final = ("header", "auth", "bearer_env")
 
 
 def server_block(asked: Namespace, url: str | None, command: Sequence[str]) -> dict[str, Any]:
-    """Keys in the order people read them."""
+    """Returns the block with its keys in the order people read them. Raises CommandUsageError."""
     if url is not None and command:
         raise CommandUsageError("a server has either a URL or a COMMAND, not both")
     if url is None and not command:

@@ -138,7 +138,7 @@ def _ask_tool(place: ServerInventory, spec: ServerSpec, one: HeldTool | RemoteTo
 
 
 def _find(place: ServerInventory, listing: ServerToolList, wanted: str) -> HeldTool | RemoteTool | None:
-    """By its own name, else by the one that callers use."""
+    """Finds a tool by its own name, else by the one that callers use."""
     names = offered_names([each.listing for each in place.all() if each.spec.name != listing.server] + [listing])
     own = (one for one in all_entries(listing) if wanted in (one.name, one.identity[1]))
     others = (one for one in all_entries(listing) if names[one.identity] == wanted)
@@ -160,7 +160,7 @@ class Consent(Enum):
 
 
 def ask_consent(question: str, *, yes: bool) -> Consent:
-    """`yes`: `--yes` was given."""
+    """Asks for consent. `yes`: `--yes` was given."""
     if yes:
         return Consent.YES
     if not can_ask():
@@ -169,7 +169,7 @@ def ask_consent(question: str, *, yes: bool) -> Consent:
 
 
 def print_card(text: str) -> None:
-    """What the question is about: on standard error, so that standard output stays the answer."""
+    """Prints the card on standard error, so that standard output holds only the answer."""
     print(escape_control_chars(text), file=sys.stderr)
 
 
@@ -238,7 +238,7 @@ def _print_url(url: str) -> None:
 
 
 def _address(spec: ServerSpec) -> str:
-    """With its variables put in. Raises ForgeError for one that is not set."""
+    """Returns the address with its variables replaced. Raises ForgeError for one that is not set."""
 
     def no_zone(name: str) -> str:
         raise KeyError(name)

@@ -106,7 +106,7 @@ def _serve_command(root: Path, worker: str | None) -> ServeCommand:
 
 
 def forge_command(args: Sequence[str]) -> ServeCommand:
-    """How another product starts this very `forge`, with this home."""
+    """Returns the command by which another product starts this very `forge`, with this home."""
     named = os.environ.get("FORGE_HOME", "")
     env = {"FORGE_HOME": os.path.abspath(os.path.expanduser(named))} if named else {}
     beside = Path(sys.executable).with_name("forge")
@@ -121,7 +121,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeCommand:
-    """How the server is started."""
+    """The command that starts the server."""
 
     command: str
     args: Sequence[str]
@@ -132,9 +132,9 @@ class ServeCommand:
 class Product:
     title: str
     file: Callable[[Path], Path]
-    """Where it keeps its servers, given the program's root."""
+    """Returns its config file, given the program's root."""
     key: str = "mcpServers"
-    """Under which they are."""
+    """The key that holds the servers."""
     entry: Callable[[ServeCommand], dict[str, Any]]
     format: Format = Format.JSON
     then: str = ""
@@ -164,7 +164,9 @@ def _in_project(*parts: str) -> Callable[[Path], Path]:
 
 
 def in_settings(mac: str, other: str, *parts: str) -> Callable[[Path], Path]:
-    """In the folder for settings of this system: `~/Library/Application Support`, %APPDATA% or $XDG_CONFIG_HOME."""
+    """Returns a path in the system's settings folder: `~/Library/Application Support`, %APPDATA% or
+    $XDG_CONFIG_HOME.
+    """
 
     def place(root: Path) -> Path:
         if sys.platform == "darwin":
@@ -282,7 +284,7 @@ def merge(path: Path, format: Format, key: str, name: str, entry: Mapping[str, A
 
 
 def _read_config(path: Path) -> str | None:
-    """None: there is no file yet."""
+    """Reads the config; None if there is no file yet."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -332,7 +334,7 @@ def _has_entry(servers: Mapping[str, Any], name: str, entry: Mapping[str, Any]) 
 
 
 def _with_toml(text: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
-    """By a table at the end, so that not one byte before it changes."""
+    """Adds a table at the end, so that no byte before it changes."""
     try:
         before = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

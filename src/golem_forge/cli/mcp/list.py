@@ -169,7 +169,7 @@ def introduction(manifest: ServerManifest) -> str:
 
 
 def tool_row(spec: ServerSpec, tool: RemoteTool, name: str) -> tuple[str, str, str, str]:
-    """NAME, RAW, PIN, DESCRIPTION"""
+    """Returns the columns NAME, RAW, PIN, DESCRIPTION."""
     pin = tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
     return name, tool.name, pin, shorten_prose(_first_line(tool.description), _DESCRIPTION_WIDTH)
 
@@ -265,7 +265,7 @@ def _connect(verb: str, directory: str, name: str, *, as_json: bool) -> int:
 
 
 def print_connected(place: ServerInventory, spec: ServerSpec, found: ProbeResult) -> None:
-    """How long it took and what it offers."""
+    """Prints how long the connection took and what the server offers."""
     others = [each.listing for each in place.all() if each.spec.name != spec.name]
     print(f"{spec.name}: answers after {duration(found.milliseconds)} ({introduction(found.manifest)})")
     print_offer(spec, found.manifest, found.listing, offered_names([*others, found.listing]))
@@ -311,7 +311,7 @@ class ProbeResult:
 
 
 def connect(directory: Path | str, name: str) -> ProbeResult:
-    """Raises NotConnected, ConfigError."""
+    """Connects to a server. Raises NotConnected, ConfigError."""
     with progress_message(f"connecting to '{one_line(name)}' …"):  # a package runner may download the server first
         return asyncio.run(_connect_async(directory, name))
 
@@ -360,7 +360,7 @@ class _AttemptLimit:
                 self._out.set()
 
     async def wait(self, settled: Coroutine[Any, Any, None]) -> None:
-        """Raises what `settled` raises, and _GaveUp."""
+        """Waits for the server within the limit. Raises what `settled` raises, and _GaveUp."""
         done, waiting = asyncio.ensure_future(settled), asyncio.ensure_future(self._out.wait())
         try:
             await asyncio.wait({done, waiting}, return_when=asyncio.FIRST_COMPLETED)
@@ -373,8 +373,7 @@ class _AttemptLimit:
 
 
 def unseen_file(place: ServerInventory, spec: ServerSpec) -> tuple[str, str] | None:
-    """Of a program without zones: the first argument that names something in a zone, as it looks from here, and that
-    zone."""
+    """Returns, for a server without zones, the first argument that names a file in a zone, and that zone."""
     if spec.is_http or spec.zones:
         return None
     for word in spec.args:

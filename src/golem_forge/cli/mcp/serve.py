@@ -83,7 +83,7 @@ def _exit_now() -> NoReturn:
 
 
 def _http_options(address: str, hosts: list[str], origins: list[str]) -> HttpOptions:
-    """Raises ForgeError."""
+    """Reads the HTTP options. Raises ForgeError."""
     from golem_forge.mcp.server.http import HttpOptions, parse_address
 
     default = HttpOptions()
@@ -114,7 +114,7 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
 
 
 def _print_leftovers(event: Event) -> None:
-    """What a command left behind that no call reports on. The client may never show it to its person."""
+    """Prints what a command left behind if no call reports it, since the client may never show it."""
     if event.wire.get("code") == LEFTOVERS:
         with suppress(OSError):
             print(f"forge: {escape_control_chars(str(event.wire.get('message', '')))}", file=sys.stderr, flush=True)

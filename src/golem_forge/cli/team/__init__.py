@@ -45,7 +45,7 @@ VERBS: Final = {
     "secrets": "projects",
     "audit": "store",
 }
-"""By verb: the module that has `run_<verb>`."""
+"""Verb → the module that has `run_<verb>`."""
 
 
 def run(verb: str, words: list[str]) -> int:
@@ -103,7 +103,7 @@ def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> 
 
 
 def account_name() -> str:
-    """Who this is, for the record. Threat: LOGNAME and USER say what somebody wants them to."""
+    """Returns the account's name for the record. Threat: LOGNAME and USER say what somebody wants them to."""
     try:
         return one_line(pwd.getpwuid(os.getuid()).pw_name)[:64]
     except (KeyError, OSError):

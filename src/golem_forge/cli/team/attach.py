@@ -102,7 +102,7 @@ async def _attach(store: TeamStore, row: StoredSession, trace: str) -> int:
 
 
 def watch_input() -> asyncio.Event:
-    """Set when standard input has no more to say. A terminal is not read: whoever looks there leaves by Ctrl+C."""
+    """Returns an event that is set when standard input ends. A terminal is not read: a person leaves it by Ctrl+C."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -209,7 +209,7 @@ class _Commands:
         return self._send(f"/unpublish {rest}")
 
     def _send(self, text: str) -> str:
-        """To the process that runs the session, whose answer is an event of the session."""
+        """Sends a command to the process that runs the session; its answer is an event of the session."""
         if not is_port_command(text):
             raise TeamError(f"'{one_line(text)[:40]}': write a port, for example /publish 3000")
         row = self._store.find(self._id)

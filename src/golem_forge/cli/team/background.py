@@ -36,7 +36,9 @@ IDLE_S: Final = 600
 NONE: Final = "none"
 _STARTED_WITHIN_S: Final = 10.0
 _STORE_VARIABLE: Final = "FORGE_RUNNER_STORE"
-"""Of a runner that is started here: the address of its store, which may hold a password and stands in no command."""
+"""Passes the store's address to a runner that is started here; it may hold a password, so it is not in the command
+line.
+"""
 
 
 def run_background(asked: RunArgs) -> int:
@@ -65,7 +67,7 @@ def run_background(asked: RunArgs) -> int:
 
 
 def remote_session(asked: RunArgs) -> NewSession:
-    """For a team's server, which plans and refuses: the program, the keys and the rules are its own."""
+    """Returns a session for a team's server, which plans it with its own program, keys and rules."""
     if asked.input is None:
         raise ConfigError("the input is missing: give it as words, with --input or --file, or on standard input")
     given = [each for each in asked.overrides if not each.startswith("store.")]
@@ -123,7 +125,7 @@ def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
 
 
 def parse_workspace(given: str) -> Workspace:
-    """`GIT[@REF]`, or `none`. Raises ConfigError."""
+    """Parses `GIT[@REF]`, or `none`. Raises ConfigError."""
     if given == NONE:
         return NO_WORKSPACE
     git, _, ref = given.rpartition("@")
@@ -134,12 +136,14 @@ def parse_workspace(given: str) -> Workspace:
 
 
 def host_label() -> str:
-    """What only this machine has, and this account can read: the directory that the session works in."""
+    """Returns the label of this machine and account, for a session that needs its local directory."""
     return f"{machine_label()}:{os.getuid()}"
 
 
 def machine_label() -> str:
-    """For every runner of this machine: the page has it on the sessions that it queues, as had older versions."""
+    """Returns the label of every runner on this machine; the page uses it for the sessions that it queues, as older
+    versions did.
+    """
     return f"host:{socket.gethostname()}"
 
 
@@ -173,8 +177,9 @@ def ensure_runner(store: TeamStore, label: str) -> str:
 
 
 def _runner_environ(database: Database | None) -> dict[str, str]:
-    """With the address of the store that the session was queued in, which `--set` or a program's forge.yaml may have
-    named. A runner goes on for others after whoever started it has left: it has no use for their token of the team."""
+    """Returns the environment of a runner, with the address of the store that the session was queued in. The team token
+    of the person who started it is removed, since the runner goes on for others.
+    """
     settings = store_settings()
     address = database.url if isinstance(database, PostgresDatabase) else "sqlite"
     if isinstance(database, SqliteDatabase):

@@ -70,7 +70,7 @@ class BatchLine:
 
     @property
     def digest(self) -> str:
-        """Of what it says: by it a session is found again."""
+        """The digest of its content, by which a session is found again."""
         return sha256(repr((self.input, self.worker, self.workspace)).encode()).hexdigest()[:12]
 
 
@@ -181,9 +181,10 @@ def _read_line(number: int, line: str, folder: Path) -> BatchLine:
 def _sessions(
     lines: list[BatchLine], problems: list[str], asked: RunArgs, *, elsewhere: bool
 ) -> list[tuple[BatchLine, NewSession]]:
-    """What is queued; each worker is looked at once. A line that names a worker or workspace which cannot be started
-    is added to `problems`. Raises what a start would refuse, where no line could start. `elsewhere`: the server of a
-    team looks at them."""
+    """Returns the sessions to queue; each worker is checked once. A line whose worker or workspace cannot be started is
+    added to `problems`. Raises what a start would refuse, if no line could start. `elsewhere`: a team's server checks
+    them.
+    """
     known: dict[tuple[str, Workspace | None], NewSession | ConfigError] = {}
     sessions = []
     for line in lines:

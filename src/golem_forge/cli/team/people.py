@@ -38,7 +38,7 @@ HELP: Final = """usage: forge people add NAME --role none|viewer|operator|admin 
       --expires T  add, rotate: after this time the token stops working, e.g. 12h or 30d (default: 90d), or never
       --json       for programs"""
 _VERBS: Final = {"add": True, "rotate": True, "remove": True, "restore": True, "list": False, "refusals": False}
-"""By verb: whether it is about one person."""
+"""Verb → whether it is about one person."""
 
 
 def run_people(words: list[str]) -> int:
@@ -72,7 +72,7 @@ def run_people(words: list[str]) -> int:
 
 
 def _expiry(given: str | None) -> float | None:
-    """Seconds; 0: never; None: it is no time."""
+    """Returns seconds; 0 means never, None means that it is no time."""
     if given is None:
         return TOKEN_LASTS_S
     return 0.0 if given == "never" else time_span(given)
@@ -125,7 +125,7 @@ def _list_refusals(refusals: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def list_rules(*, as_json: bool) -> int:
-    """`forge rules list --store`"""
+    """Runs `forge rules list --store`."""
     try:
         rules = open_store().rules()
     except TeamError as error:
@@ -143,7 +143,7 @@ def list_rules(*, as_json: bool) -> int:
 
 
 def revoke_rules(ids: Sequence[str]) -> int:
-    """`forge rules revoke ID… --store`"""
+    """Runs `forge rules revoke ID… --store`."""
     try:
         store = open_store()
         for each in dict.fromkeys(ids):

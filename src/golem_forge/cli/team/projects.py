@@ -55,7 +55,7 @@ _WORDS: Final = {
     "list": (0,), "groups": (0,), "quotas": (0,), "add": (1,), "quota": (1, 2), "rename": (2,), "grant": (2,),
     "join": (2,), "leave": (2,),
 }  # fmt: skip
-"""How many words may follow each verb."""
+"""Verb → how many words may follow."""
 _MEANT: Final = {"all": ALL_PROJECTS, "each": EACH}
 
 

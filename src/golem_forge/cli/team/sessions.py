@@ -42,7 +42,7 @@ _OPEN_STATES: Final = ("queued", "running", "waiting")
 _WIDEST: Final = 40
 _WIDEST_WAIT: Final = 60
 _RECENT_S: Final = 3600
-"""How long `forge ps` names a session that failed."""
+"""Seconds for which `forge ps` lists a session that failed."""
 
 
 def run_ps(words: list[str]) -> int:
@@ -92,7 +92,7 @@ def _print_failures(rows: Iterable[StoredSession], now: float) -> None:
 
 
 def project_named(names: Mapping[str, str], wanted: str) -> str:
-    """Its id. Raises TeamError."""
+    """Returns the id of a project. Raises TeamError."""
     for id, name in names.items():
         if name.casefold() == wanted.casefold():
             return id
@@ -100,7 +100,7 @@ def project_named(names: Mapping[str, str], wanted: str) -> str:
 
 
 def print_notices(rows: Iterable[StoredSession]) -> None:
-    """What a table of sessions has no room for."""
+    """Prints notices that do not fit into the table of sessions."""
     for row in rows:
         reason = row.error.splitlines() if len(row.error) > _WIDEST_WAIT else []
         for notice in (*reason, *row.notice.splitlines()):
@@ -122,7 +122,7 @@ def _session_cells(row: StoredSession, slots: Slots, now: float) -> tuple[str, .
 
 
 class Slots(NamedTuple):
-    """Which runners there are, and which have no room: what keeps a session that could go on."""
+    """The runners and their free slots, to explain why a session waits."""
 
     runners: list[dict[str, Any]]
     busy: Mapping[str, int]
@@ -150,7 +150,7 @@ class Slots(NamedTuple):
         return row.shown_wait or wanted
 
     def _limit(self, row: StoredSession, runner: Mapping[str, Any]) -> str:
-        """Which limit of this runner keeps the session; empty: none."""
+        """Returns the limit of this runner that holds the session back; empty if none does."""
         offers = runner.get("offers")
         limits = offers.get("limits") if isinstance(offers, Mapping) else None
         for name, column, whose in (("per_person", "person", row.person), ("per_program", "program", "this program")):
@@ -187,7 +187,7 @@ def _session_json(row: StoredSession, slots: Slots, now: float) -> dict[str, Any
 
 
 def age(seconds: float) -> str:
-    """`45s`, `12m`, `3h`, `2d`"""
+    """Formats a duration: `45s`, `12m`, `3h`, `2d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
@@ -401,7 +401,7 @@ def _answer(words: list[str]) -> int:
 
 
 def _tell_alike(answered: list[AnsweredOne], approved: bool) -> int:
-    """Exit 0: all of them count."""
+    """Prints the results. Returns 0 if all answers count."""
     for each in answered:
         what = one_line(each.problem) if each.problem else "approved" if approved else "denied"
         print(f"{each.question[:ID_SHOWN]} (session {each.session[:ID_SHOWN]}) {what}")

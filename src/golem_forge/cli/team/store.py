@@ -94,7 +94,9 @@ def run_store(words: list[str]) -> int:
 
 
 def examine_store(settings: StoreSettings, home: Path) -> Iterator[tuple[str, str, str]]:
-    """For `forge doctor`: (`ok`, `note` or `problem`, what is found, what to do). Makes no file and no table."""
+    """Yields findings for `forge doctor`: (`ok`, `note` or `problem`, what was found, what to do). Creates no file and
+    no table.
+    """
     try:
         yield from _examine(settings, home)
     except ConfigError as error:
@@ -332,7 +334,7 @@ def _last(head: AuditHead) -> str:
 
 
 def _since(given: str, store: TeamStore) -> float | None:
-    """Seconds since 1970; None: it is no time."""
+    """Returns seconds since 1970; None if it is no time."""
     if not given:
         return 0.0
     if (ago := time_span(given)) is not None:

@@ -42,7 +42,7 @@ def serve_team(directory: Path, reach: ListenAddress, issuer: str = "") -> int:
 
 
 def _client(issuer: str, settings: StoreSettings) -> OpenIdClient:
-    """Raises ConfigError and TeamError."""
+    """Makes the OpenID client. Raises ConfigError and TeamError."""
     about = settings.sign_in
     if problem := issuer_problem(issuer):
         raise ConfigError(f"--oidc {one_line(issuer)[:200]}: {problem}")
@@ -70,7 +70,9 @@ async def _serve(
     login = registry.login
 
     def app(*given: Any, **named: Any) -> RequestGuard:
-        """Made when the port is ours, and before anybody is answered: another page at it holds its logins."""
+        """Makes the app once the port is bound and before any request, because another server at that port would hold
+        its logins.
+        """
         if reach.port:  # a cookie is for one port: with any free one, nobody's would be known again
             login.keep(forge_home(), reach.port, now)
         return team_app(*given, **named, sign_in=sign_in)

@@ -118,7 +118,7 @@ def run_new(words: list[str]) -> int:
 
 _BARE_TEST: Final = "--test"
 _SAMPLES: Final[dict[str, Any]] = {"string": "text", "number": 1, "integer": 1, "boolean": True, "array": []}
-"""Type → a value for a first test."""
+"""Type → a sample value for a first test."""
 
 
 def _with_bare_tests(words: list[str]) -> list[str]:
@@ -133,8 +133,9 @@ def _with_bare_tests(words: list[str]) -> list[str]:
 
 
 def _parameter(spec: str) -> dict[str, Any]:
-    """Of `NAME`, `NAME:TYPE`, `NAME=DEFAULT`, `NAME:TYPE=DEFAULT`; the manifest's own rules come later. Raises
-    ValueError."""
+    """Parses `NAME`, `NAME:TYPE`, `NAME=DEFAULT`, `NAME:TYPE=DEFAULT`; the manifest's own rules are checked later.
+    Raises ValueError.
+    """
     left, equals, text = spec.partition("=")
     name, _, kind = left.partition(":")
     found: dict[str, Any] = {"name": name, "type": kind or "string", "description": f"the {name}"}
@@ -167,7 +168,7 @@ def _language_of(source: str) -> str:
 
 
 def _read_source(path: str) -> str | None:
-    """None: standard error says why it cannot be used."""
+    """Reads the source; None after it printed why it cannot be used."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_LARGEST_SOURCE + 1)
@@ -458,7 +459,7 @@ def _print_unknown_tool(workshop: Workshop, verb: str, name: str) -> int:
 
 
 def print_difference(verb: str, name: str, old: FolderFiles, new: FolderFiles) -> None:
-    """What is printed cannot steer the terminal: it was made safe where the difference was worked out."""
+    """Prints the difference of two versions; control characters were already escaped."""
     found = diff_versions(name, old, new)
     for line in found.access:
         print(one_line(line))

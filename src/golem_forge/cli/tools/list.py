@@ -138,7 +138,7 @@ def tool_facts(catalog: Catalog, tool: Tool) -> dict[str, Any]:
 
 
 def print_unread(seen: ToolInventory) -> None:
-    """What is shown is not all there is, and why."""
+    """Prints why the list is not complete."""
     for problem in seen.unread:
         print_error("tools", f"this list has no MCP tools: {problem}")
 
@@ -179,9 +179,9 @@ class ProgramTool(NamedTuple):
 class ToolInventory:
     catalog: Catalog
     workshop: Workshop | None = None
-    """None: there are no tool folders."""
+    """None if there are no tool folders."""
     approval: Mapping[str, ApprovalBlock] = field(default_factory=dict)
-    """What blocks and the configs of MCP servers say about tools, by name."""
+    """Approval settings of blocks and MCP servers, by tool name."""
     unread: tuple[str, ...] = ()
     """Why the program could not be looked at: problems of its files."""
     has_entry: bool = False
@@ -191,7 +191,7 @@ class ToolInventory:
 
     @property
     def skipped(self) -> tuple[Diagnostic, ...]:
-        """Why folders are not offered, by name."""
+        """Returns why folders are not offered, by name."""
         if self.workshop is None:
             return ()
         from golem_forge.usertools.trust import inactive_tools
@@ -207,7 +207,7 @@ class FoundTool:
     tool: Tool | None
     why_not: str = ""
     approval: str = ""
-    """Who decides about its calls there: blocks, rules and mode."""
+    """What decides about its calls there: blocks, rules and mode."""
 
 
 def take_inventory(directory: Path | str = ".") -> ToolInventory:
@@ -235,8 +235,9 @@ def take_inventory(directory: Path | str = ".") -> ToolInventory:
 
 
 async def find_in_session(name: str, directory: Path | str = ".") -> FoundTool | None:
-    """None: there is no program here that would say more than `take_inventory`. Raises ConfigError for a configuration,
-    or code, that no session starts with."""
+    """Finds a tool as a session would; None if there is no program here that would say more than `take_inventory`.
+    Raises ConfigError for a configuration, or code, that no session starts with.
+    """
     home = forge_home()
     if not _has_config_files(home, directory) and not _has_rules_files(home, directory):
         return None
@@ -268,7 +269,7 @@ def _inventory_of(
 
 
 def _program_tools(directory: Path | str, home: ForgeHome) -> Iterator[ProgramTool]:
-    """Raises ConfigError."""
+    """Yields the program's tools. Raises ConfigError."""
     from golem_forge.agent.explain import plan_for_explain
 
     plan = plan_for_explain(home, directory)
@@ -279,7 +280,7 @@ def _program_tools(directory: Path | str, home: ForgeHome) -> Iterator[ProgramTo
 
 
 def _add_own_tools(catalog: Catalog, home: ForgeHome) -> Workshop | None:
-    """As the built-in worker sees them. None: there are no tool folders."""
+    """Adds user tools as the built-in worker sees them; None if there are no tool folders."""
     if not has_tool_folders(home):
         catalog.add(listed_create_custom_tool())
         catalog.add(create_run_custom_tool(lambda name, seconds: None, tuple))

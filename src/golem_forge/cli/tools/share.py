@@ -281,7 +281,7 @@ def _print_not_updatable(workshop: Workshop, name: str, record: LockRecord | Non
 
 
 def _print_up_to_date(workshop: Workshop, update: ToolUpdate, record: LockRecord) -> int:
-    """The same files at another commit: only the record moves."""
+    """Handles the same files at another commit: only the record changes."""
     facts = attrgetter("source", "commit", "digest", "version")
     if facts(update.imported) != facts(record):
         share.add_record(workshop.home, replace(update.imported, time=iso_now()))
@@ -300,7 +300,7 @@ def _update(workshop: Workshop, update: ToolUpdate, record: LockRecord, *, yes: 
         return DENIED
 
     def store_old_version(name: str, old: FolderFiles) -> None:
-        """What is replaced is a version first, also where it was edited until it was no tool any more."""
+        """Stores the replaced files as a version first, even if edits made them an invalid tool."""
         ContentStore(workshop.home).put(old.files, executable=old.executable)
         workshop.store.record_version(name, old.digest)
 

@@ -50,7 +50,7 @@ the name, it starts the modules of a trusted program, or an approved MCP server,
 Exit: 0 done, 2 usage or configuration, 4 no such tool."""
 
 PrintTool = Callable[["ToolInventory", "Tool", "ToolEntry | None", str], None]
-"""The last: who decides about its calls."""
+"""Prints a tool; the last argument is what decides about its calls."""
 _CALLERS: Final = {"llm": "for models", "manual": "for people", "both": "for models and people"}
 
 
@@ -62,7 +62,7 @@ def run_show(words: list[str]) -> int:
 
 
 def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
-    """Of the worker that `forge call` there is made as; else of all there are. Gives the exit code."""
+    """Shows a tool of the worker that `forge call` there uses; else of all tools. Returns the exit code."""
     tell = tell or _print_tool
     here = asyncio.run(find_in_session(name, directory))
     if here is not None and here.tool is not None:

@@ -251,7 +251,7 @@ def run_suggest(words: list[str]) -> int:
 
 
 def suggestions(workshop: Workshop) -> tuple[Suggestion, ...]:
-    """What is known to be secret now is left out too, though no journal should hold it."""
+    """Returns the suggestions; known secrets are redacted again, though no journal should hold them."""
     redactor = known_secrets(workshop.home)
     return find_suggestions(
         workshop.home, workshop.store, recent_sessions(workshop.home), native=workshop.native, redact=redactor.value

@@ -123,7 +123,7 @@ class _TestRun:
     yes: bool
     update: bool
     quiet: bool
-    """Nothing but the JSON at the end goes to standard output."""
+    """Whether only the final JSON goes to standard output."""
 
     async def all(self, entries: tuple[ToolEntry, ...]) -> list[ToolTestResult]:
         every = []

@@ -44,7 +44,7 @@ def open_workshop(directory: Path | str = ".") -> Workshop:
 
 
 def print_report(kind: str, text: str) -> None:
-    """For a person who waits: on standard error, at once."""
+    """Prints progress on standard error immediately, for a person who waits."""
     clear_progress()
     print_error("tools", f"warning: {text}" if kind == "warning" else text)
     sys.stderr.flush()
@@ -70,7 +70,7 @@ async def for_each(verb: str, entries: Iterable[ToolEntry], do: Callable[[ToolEn
 
 
 def find_entry(workshop: Workshop, verb: str, name: str) -> ToolEntry | None:
-    """None: standard error says why there is none."""
+    """Finds a tool; None after it printed why there is none."""
     found = workshop.registry.lookup(name)
     if isinstance(found, ToolEntry):
         return found
@@ -175,7 +175,7 @@ def _ask_yes(question: str) -> bool:
 def run_with_consent(
     verb: str, usage: str, words: list[str], act: Callable[[Workshop, ToolEntry, bool], Awaitable[int]]
 ) -> int:
-    """The worst exit code of all `act`s."""
+    """Runs `act` for each tool and returns the worst exit code."""
     asked = read_args(f"tools {verb}", usage, words, "names:NAME+", "--yes")
     workshop = open_workshop()
     entries = find_entries(workshop, verb, asked.names)

@@ -26,7 +26,7 @@ MOST_PARKED: Final = 64
 MOST_SHOWN: Final = 1024
 PARKED_SECONDS: Final = 600.0
 Runner = Callable[[], Awaitable[Outcome]]
-"""Makes the call, through the one path."""
+"""Makes the call through all stages."""
 _UNASKED: Final = {"approved": False, "by": "nobody", "reason": "Nobody can be asked here; the call was not run."}
 
 
@@ -37,7 +37,7 @@ class _Question:
 
 
 class _Run:
-    """One run of a call through the path."""
+    """One run of a call through the stages."""
 
     def __init__(self, key: str, ahead: str) -> None:
         self.key = key
@@ -56,7 +56,7 @@ class _Run:
         news.set()
 
     async def news(self) -> None:
-        """It came to a question, left one, or ended."""
+        """Waits until it came to a question, left one, or ended."""
         await self._news.wait()
 
     def answer(self, yes: bool) -> None:
@@ -138,7 +138,7 @@ class ParkedCalls:
         return await self._until_news(ident, call)
 
     async def aclose(self) -> None:
-        """Withdraws whatever waits; none of it runs."""
+        """Withdraws all waiting calls; none of them runs."""
         tasks = [run.task for run in self._runs.values() if run.task is not None]
         self._runs.clear()
         self._shown.clear()

@@ -52,7 +52,7 @@ _MOST_REMEMBERED: Final = 1024
 
 
 class SessionProtocol(Protocol):
-    """What is needed of `golem_forge.Session`."""
+    """The part of `golem_forge.Session` that is used here."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -63,7 +63,7 @@ class SessionProtocol(Protocol):
 
 
 class ForgeToolset(AbstractToolset[Any]):
-    """What a model may call in this session."""
+    """The tools that a model may call in this session."""
 
     def __init__(
         self, session: SessionProtocol, parked: ParkedCalls | None = None, *, id: str | None = "golem-forge"
@@ -127,7 +127,7 @@ def _parked_calls_of(session: SessionProtocol) -> ParkedCalls | None:
 
 
 def _approval_metadata(request: ApprovalRequest) -> dict[str, Any]:
-    """What whoever asks the person needs to show; the same words as on a card of ours."""
+    """Returns what the asker needs to show, with the same texts as on Forge's card."""
     shown = ("tool", "args", "risk", "fingerprint", "why", "payload", "diff", "effects", "warnings", "changed")
     wire = request.to_wire()
     return {name: wire[name] for name in shown if name in wire}

@@ -25,7 +25,7 @@ from golem_forge.tools.context import ToolContext
 
 T = TypeVar("T")
 answering_client: ContextVar[object] = ContextVar("mcp_asks_for", default=None)
-"""Who answers what servers ask during the calls that are made here; None: whoever watches the session."""
+"""The client that answers what servers ask during these calls; None means the people at the session."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +36,9 @@ class ActiveCall:
     paused: Callable[[], AbstractContextManager[None]] = nullcontext
     """Stops the call's clocks while a person is asked; may be entered several times at once."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the call has ended: what is still being asked on its behalf is withdrawn."""
+    """Set when the call has ended; open questions on its behalf are withdrawn."""
     form_count: int = 0
-    """How many forms were asked for so far."""
+    """Number of forms so far."""
     sampling_count: int = 0
     context: Context = field(default_factory=copy_context)
     """The caller's: what is asked on its behalf is asked there, whichever task the question arrives in."""
@@ -108,7 +108,7 @@ class CallSlots:
         self._left: set[asyncio.Task[Any]] = set()
 
     def active_calls(self) -> tuple[ActiveCall, ...]:
-        """In the order they began."""
+        """Returns the active calls in the order they began."""
         return tuple(self._flights)
 
     async def acquire(self) -> None:
@@ -136,7 +136,7 @@ class CallSlots:
         self._last_used = monotonic()
 
     def idle_seconds(self) -> float:
-        """Seconds; 0 while anybody uses it or waits."""
+        """Returns the seconds without use; 0 while a call runs or waits."""
         return 0.0 if self._wanted else monotonic() - self._last_used
 
     def abandon(self, task: asyncio.Task[Any]) -> None:
@@ -172,13 +172,13 @@ class CallTimers:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """From now on the server is on the clock; a second start begins anew."""
+        """Starts the timers; a second start begins anew."""
         self._idle_from = self._total_from = self._loop.time()
         if not self._pauses:
             self._arm()
 
     def note_progress(self) -> None:
-        """The server showed that it works."""
+        """Restarts the idle timer after the server reported progress."""
         self._idle_from = self._loop.time()
 
     def stop(self) -> None:
@@ -188,7 +188,7 @@ class CallTimers:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """May be entered several times at once."""
+        """Stops the timers; may be entered several times."""
         self._pauses += 1
         if self._pauses == 1:
             self._since = self._loop.time()
@@ -230,7 +230,7 @@ class CallTimers:
 INVALID_REQUEST: Final = -32600
 INVALID_PARAMS: Final = -32602
 REJECTED: Final = -1
-"""What MCP's own pages show for a sampling request that a person turned down."""
+"""The error code that MCP's documentation shows for a rejected sampling request."""
 
 
 class RequestRefused(Exception):

@@ -41,7 +41,7 @@ _ROW: Final = "[\u200b-\u200d\u2060-\u2064\ufe00-\ufe0f\ufeff\U000e0100-\U000e01
 _HIDDEN: Final = regex(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}")
 _HIDDEN_IN_DATA: Final = regex(f"[\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}")
 _SUSPICIOUS: Final = regex(rf"[\x7f-\x9f{_BIDI}{_TAGS}]|{_ROW}|\\[bfru]")
-"""In JSON text, where the other control characters are escapes."""
+"""Suspicious characters in JSON text, where the other control characters are escaped."""
 _MAX_PATH: Final = 200
 
 _PROSE: Final = frozenset({"title", "description", "$comment"})
@@ -52,7 +52,7 @@ _NAMED_SCHEMAS: Final = frozenset(
 
 
 class _SchemaPosition(Enum):
-    """What stands somewhere in a schema."""
+    """The kind of a value in a schema."""
 
     SCHEMA = auto()
     NAMED_SCHEMAS = auto()
@@ -77,7 +77,7 @@ class _SchemaPosition(Enum):
 
 
 def hidden_in(text: str) -> str:
-    """`a tag character (U+E0041)`, or nothing."""
+    """Describes a hidden character: `a tag character (U+E0041)`; empty if there is none."""
     return "" if text.isascii() and text.isprintable() else _describe_match(_HIDDEN.search(text))
 
 
@@ -91,7 +91,7 @@ def hidden_in_json(value: Any, written: str) -> str:
 
 
 def _search(root: Any, place: _SchemaPosition) -> str:
-    """Without recursion, in the order of the text."""
+    """Searches a value without recursion, in the order of the text."""
     stack: list[tuple[Any, _SchemaPosition, str]] = [(root, place, "")]
     while stack:
         value, place, path = stack.pop()
@@ -139,7 +139,7 @@ _VARIABLE: Final = regex(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-[^}]*)?\}")
 _ZONE: Final = regex(r"\A\$\{zone:([^}/]+)\}/")
 _PROGRAM: Final = regex(r"[^-\s].*\.(?:py|pyz|js|mjs|cjs|ts|mts|cts|sh|rb|pl|php|lua|jar)")
 _LAST_CHARACTERS: Final = 16 * 1024
-"""Of a card that is too long: there stands what it may reach."""
+"""Characters at the end of a too long card that are kept; they say what it may reach."""
 _MOST_COMPARISONS: Final = 250_000
 _NONE: Final = "none"
 _MADE_WITH: Final = "; made with these of the environment Forge was started in: "
@@ -152,7 +152,7 @@ class _Row(NamedTuple):
     label: str
     words: str
     mark: str = ""
-    """Tells apart two values that are not shown."""
+    """Distinguishes two values that are not shown."""
 
     @property
     def line(self) -> str:
@@ -165,7 +165,7 @@ def server_card(spec: ServerSpec) -> str:
 
 
 def described_card(name: str, origin: str, described: Mapping[str, Any]) -> str:
-    """The same of a description that was kept (`approved_description`)."""
+    """Builds the card of a stored description (`approved_description`)."""
     words = [str(described.get("command") or ""), *map(str, _list(described.get("args")))]
     program = () if "url" in described else (_Row("runs", shlex.join(words)),)
     rows = (_Row("MCP server", name), _Row("from", origin), *program, *_access_rows(described))
@@ -195,7 +195,7 @@ def _hash_values(values: Any) -> dict[str, Any]:
 
 
 def _digest_value(value: str) -> dict[str, Any]:
-    """What is kept of a value that nobody is shown: enough to know it again, and whose secrets go along in it."""
+    """Returns what is stored of a hidden value: a digest to recognise it, and the variables in it."""
     variables = list(dict.fromkeys(_VARIABLE.findall(value)))
     return {"sha256": digest(value), **({"variables": variables} if variables else {})}
 
@@ -207,7 +207,9 @@ def _rows(described: Mapping[str, Any]) -> list[_Row]:
 
 
 def _access_rows(described: Mapping[str, Any]) -> Iterator[_Row]:
-    """Where it is or what it may touch. What was read back from a file may have any shape, and is shown as it is."""
+    """Yields the rows that say where it is or what it may touch. A description from a file may have any shape and is
+    shown as it is.
+    """
     if "url" in described:
         yield _Row("url", str(described["url"]))
         yield from _values("header", described.get("headers"))

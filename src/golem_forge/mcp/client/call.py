@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from golem_forge.mcp.client.model import ServerManifest
 
 _UNKNOWN_TOOL: Final = frozenset({-32601, -32602, -32020})
-"""What servers answer for a tool they do not have (any more), or whose header rules changed."""
+"""Error codes of servers for a tool that they do not have (any more), or whose header rules changed."""
 _FLAT_TYPES: Final = frozenset({str, bool})
 """Numbers are not among them: `1e999`, NaN and integers of a thousand digits can be written too."""
 _MAX_FLAT_KEYS: Final = 64
@@ -76,7 +76,7 @@ async def call_tool(
 
 
 async def call_method(owner: ManagedServer, method: str, params: Mapping[str, Any], ctx: ToolContext) -> dict[str, Any]:
-    """Any other request, under the same rules. Raises ForgeError for whatever goes wrong."""
+    """Sends any other request under the same rules. Raises ForgeError."""
     try:
         return owner.rewriter.answer(await request_within_limits(owner, method, params, ctx, about=method))
     except Exception as error:
@@ -84,7 +84,9 @@ async def call_method(owner: ManagedServer, method: str, params: Mapping[str, An
 
 
 def to_forge_error(owner: ManagedServer, error: Exception) -> ForgeError:
-    """What a caller is told. Everything unexpected is named by its type alone: its words may be anything."""
+    """Converts an error for the caller. An unexpected one is named by its type alone, because its text
+    may be anything.
+    """
     spec = owner.spec
     match error:
         case ForgeError():
@@ -139,7 +141,7 @@ def _is_flat(value: Any) -> bool:
 
 
 def _mismatch(owner: ManagedServer, tool: RemoteTool, raw: dict[str, Any]) -> str:
-    """How the structured content breaks the tool's own promise; empty: it does not."""
+    """Describes how the structured content violates the tool's output schema; empty if it does not."""
     if "structuredContent" not in raw:
         return f"{_returned_by(tool)} no structured content at $, which its output schema promises"
     subject = raw["structuredContent"]
@@ -346,7 +348,7 @@ class Rewriter:
         self._uris: dict[str, str] = {}
 
     def request(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """As it is sent."""
+        """Rewrites the parameters of a request before it is sent."""
         sent = dict(params)
         if self.zone_paths and "arguments" in sent:
             sent["arguments"] = self._arguments(sent["arguments"])
@@ -373,8 +375,9 @@ class Rewriter:
         return self.clean_text(text) if self.clean_text is not None else text
 
     def result(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """Of a tool; the same object where nothing is to be rewritten, as in most. Raises RecursionError for one that
-        nests without end."""
+        """Rewrites a tool's result; returns the same object if nothing changes, as for most. Raises RecursionError for
+        one nested too deeply.
+        """
         if self.clean_text is None:
             return raw
         said = joined_texts(raw)
@@ -388,12 +391,13 @@ class Rewriter:
         }
 
     def answer(self, raw: dict[str, Any]) -> dict[str, Any]:
-        """To any other request. Raises RecursionError, too."""
+        """Rewrites the answer to any other request. Raises RecursionError too."""
         return raw if self.clean_text is None else self._protocol(raw, self.clean_text)
 
     def manifest(self, listed: ServerManifest) -> ServerManifest:
-        """What a model reads of it: descriptions, titles, instructions. Names and values of schemas go back to the
-        server and stay as they are."""
+        """Rewrites what a model reads: descriptions, titles, instructions. Names and schema values go back to the
+        server and stay unchanged.
+        """
         if (clean := self.clean_text) is None:
             return listed
         return replace(
@@ -404,7 +408,7 @@ class Rewriter:
         )
 
     def _protocol(self, value: Any, clean: CleanText) -> Any:
-        """Of what the protocol defines, where some members are no text."""
+        """Rewrites values that the protocol defines, where some members are no text."""
         if isinstance(value, str):
             return clean(value)
         if isinstance(value, list):

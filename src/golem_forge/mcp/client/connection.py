@@ -42,10 +42,11 @@ from golem_forge.mcp.client.transport import (
 )
 
 END_TIMEOUT_S: Final = 0.9
-"""For an orderly end; then the task is cancelled, wherever it is."""
+"""Seconds for an orderly end; then the task is cancelled."""
 START_GRACE_S: Final = 0.25
-"""So long a process that is just being started may take to be there, and is then ended in order; then its start is
-cancelled, which ends it too."""
+"""Seconds that a starting process may take to be ready, so that it can be ended in order; then its start is cancelled,
+which ends it too.
+"""
 CONNECTION_ENDED: Final = "CONNECTION_ENDED"
 CONNECT_TIMEOUT: Final = "CONNECT_TIMEOUT"
 _TOOLS_CHANGED: Final = frozenset({"notifications/tools/list_changed", "notifications/prompts/list_changed"})
@@ -59,7 +60,9 @@ class ConnectResult:
 
 
 class ConnectFailed(Exception):
-    """No connection came about. `cause` says why, in words for people; `probing`: it broke at the first question."""
+    """Raised if no connection was made. `cause` gives the reason for people; `probing`: it broke at the
+    first request.
+    """
 
     def __init__(self, cause: ForgeError, *, probing: bool) -> None:
         super().__init__(cause.message)
@@ -116,7 +119,7 @@ class Connection:
         return self._opened.dropped()
 
     def begin(self) -> None:
-        """In a context of its own: it outlives the call that needed it first, and is nobody's."""
+        """Starts the connection's task in its own context, because it outlives the call that first needed it."""
         self._task = self._loop.create_task(self._live(), name=f"mcp {self._spec.name}", context=Context())
 
     async def connected(self) -> ConnectResult:
@@ -173,7 +176,7 @@ class Connection:
         return cause
 
     async def _within(self, sdk: Any) -> None:
-        """Inside the deadline, till it is the end."""
+        """Runs the connection inside its deadline until its end."""
         if self._wanted_end.is_set():
             return
         self._entering = True
@@ -251,7 +254,7 @@ class Connection:
 
 
 def _retrieve_exception(future: asyncio.Future[Any]) -> None:
-    """Whoever cared has heard; a failure that nobody waits for is no error of the program."""
+    """Marks a future's exception as seen; a failure that nobody waits for is no error of the program."""
     if not future.cancelled():
         future.exception()
 
@@ -375,7 +378,7 @@ class ResourceWatch:
             self._watched[uri][0]()
 
     def close(self) -> None:
-        """The connection ends."""
+        """Ends all watches with the connection."""
         for _, task in self._watched.values():
             task.cancel()
         self._watched.clear()
@@ -389,7 +392,7 @@ BACKOFF_FIRST_S: Final = 0.5
 BACKOFF_CAP_S: Final = 30.0
 MAX_ATTEMPTS: Final = 5
 FAILED_PAUSE_S: Final = 60.0
-"""After giving up, only a use after so many seconds tries again."""
+"""Seconds after which a new use of a failed server tries again."""
 
 
 def backoff_ceiling(failures: int) -> float:
@@ -399,7 +402,7 @@ def backoff_ceiling(failures: int) -> float:
 
 @dataclass(slots=True)
 class Backoff:
-    """The failures in a row of one server."""
+    """Counts a server's failures in a row."""
 
     draw: Callable[[], float] = random.random
     failures: int = 0

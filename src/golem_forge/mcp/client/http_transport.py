@@ -45,7 +45,7 @@ from golem_forge.mcp.client.transport import (
 
 class HttpTransport:
     def __init__(self, spec: ServerSpec, expanded: ExpandedServer, *, auth: sdk.httpx2.Auth | None = None) -> None:
-        """For one connection. Raises BadAddress."""
+        """Prepares the transport of one connection. Raises BadAddress."""
         if why := url_problem(expanded.url):
             raise BadAddress(f"url: {why}", code="URL")
         self._spec = spec
@@ -56,7 +56,7 @@ class HttpTransport:
 
     @property
     def failure(self) -> TransportError | None:
-        """What went wrong last, whoever it happened to; None if the last answer was a good one."""
+        """The last failure of any request; None if the last answer was good."""
         return self._endpoint.failure if self._endpoint else None
 
     async def __aenter__(self) -> sdk.TransportStreams:
@@ -77,7 +77,7 @@ class HttpTransport:
 
 
 def http_transport(spec: ServerSpec, expanded: ExpandedServer, *, auth: sdk.httpx2.Auth | None = None) -> HttpTransport:
-    """Raises BadAddress."""
+    """Makes the transport. Raises BadAddress."""
     return HttpTransport(spec, expanded, auth=auth)
 
 
@@ -86,21 +86,21 @@ _STREAM_EVERY_S: Final = 1.0
 _GOODBYE_S: Final = 0.5
 _WRITE_S: Final = 30.0
 _PATIENCE_S: Final = 60.0
-"""On top of `total_timeout`, after which the caller has given up anyway: for connections that died without a word."""
+"""Seconds added to `total_timeout`, after which the caller has given up anyway: for connections that died silently."""
 _MOST_WORDS: Final = 200
 _MOST_REDIRECTS: Final = 3
 """Threat: each one within the origin is the same call, sent again."""
 _FOLLOWED: Final = "redirects followed"
-"""A request's extension: how many led to it."""
+"""A request's extension: the number of redirects that led to it."""
 _SESSION_ID: Final = regex(r"[\x21-\x7e]{1,1024}")
 _TOO_LARGE: Final = f"sent an answer larger than {MAX_ANSWER_BYTES >> 20} MiB, which was cut off"
 _BLANK_LINES: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
-"""Between two events."""
+"""Separators of two events."""
 _MESSAGE: Final = {"json", "headers"}
 _ABOUT_THE_BODY: Final = ("content-encoding", "content-length", "transfer-encoding")
 
 _request_delivery: ContextVar[Delivery | None] = ContextVar("request_of", default=None)
-"""Whose request is being sent in this context; None for everything that is no request."""
+"""The delivery of the request that this context sends; None outside of a request."""
 _in_own_request: ContextVar[bool] = ContextVar("ours", default=False)
 
 
@@ -341,7 +341,7 @@ def _malformed_session(request: sdk.httpx2.Request, headers: Mapping[str, str]) 
 
 
 def _without_body(response: sdk.httpx2.Response) -> sdk.httpx2.Response:
-    """The same answer without its body, which nobody needs and which may have no end."""
+    """Returns the answer without its body, which is not needed and may be endless."""
     headers = [(name, value) for name, value in response.headers.multi_items() if name not in _ABOUT_THE_BODY]
     bare = sdk.httpx2.Response(response.status_code, headers=headers, content=b"", request=response.request)
     bare.next_request = response.next_request
@@ -349,7 +349,7 @@ def _without_body(response: sdk.httpx2.Response) -> sdk.httpx2.Response:
 
 
 def _error_answer(request: sdk.httpx2.Request, status: int, words: str) -> sdk.httpx2.Response:
-    """What the SDK is told instead: an error of this one request."""
+    """Returns the answer that the SDK gets instead: an error of this one request."""
     error = {"code": sdk.INTERNAL_ERROR, "message": words}
     return sdk.httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
 
@@ -363,7 +363,7 @@ class RequestBuilder:
         self._timeout = timeout.as_dict()
 
     def request(self, message: Any, headers: Mapping[str, str]) -> sdk.httpx2.Request:
-        """What httpx makes of the same, but for the case of the headers' names."""
+        """Builds the same request as httpx would, except for the case of the header names."""
         body = json.dumps(message, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         said = {name.lower().encode("ascii"): value.encode("ascii") for name, value in headers.items()}
         return sdk.httpx2.Request(

@@ -79,7 +79,7 @@ _HINTS: Final = (
         "clone in `sandbox.read` of your own config.yaml",
     ),
 )
-"""What a line of stderr means, and what to do about it."""
+"""Patterns in stderr, what they mean, and what to do about it."""
 _STDOUT: Final = "standard output: "
 _NOT_RETRIED: Final = (WallsFailed, CannotStart, BadAddress, Redirected)
 """Another try in a second would end the same way."""
@@ -140,7 +140,7 @@ class ManagedServer:
     # Beginning and ending
 
     def begin(self) -> None:
-        """Whatever this server needs at the start of a session; nothing runs that need not."""
+        """Prepares the server at the start of a session; connects only if that is necessary."""
         if self._closed or self._driver is not None or self._connection is not None:
             return
         state, error = self._at_rest()
@@ -152,7 +152,7 @@ class ManagedServer:
             self._connect_soon()
 
     def load_cached(self) -> None:
-        """What a cached manifest tells of a server that a person agreed to; nothing is started."""
+        """Loads the cached manifest of an approved server; starts nothing."""
         if self._at_rest()[0] is ServerState.KNOWN:
             self._is_known()
             if self.offer.manifest is None:
@@ -205,7 +205,7 @@ class ManagedServer:
         await self._connected_by(waiting)
 
     async def close(self) -> None:
-        """For good. Everything is told to end before anything is waited for."""
+        """Closes the server for good. Everything is told to end before anything is awaited."""
         self._closed = True
         self._quiet.stop()
         self.approval_prompt.cancel()
@@ -239,7 +239,7 @@ class ManagedServer:
             self.status.set(ServerState.KNOWN)
 
     def _ended(self, connection: Connection) -> None:
-        """Nothing is left of it."""
+        """Cleans up after a connection has ended completely."""
         self._ending.discard(connection)
         self._note_dropped(connection)
         if connection is self._connection:
@@ -251,7 +251,7 @@ class ManagedServer:
 
     @property
     def live_connection(self) -> Connection | None:
-        """The one that there is; None: nothing runs."""
+        """Returns the open connection; None if there is none."""
         connection = self._connection
         ready = connection is not None and self.status.state is ServerState.READY and connection.is_alive
         return connection if ready else None
@@ -427,7 +427,7 @@ class ManagedServer:
         self._store(_with_dropped(self.rewriter.manifest(listed), connection.dropped))
 
     def _note_dropped(self, connection: Connection) -> None:
-        """What it wrote since it was listed counts too, for whoever looks later."""
+        """Stores how many invalid lines the server wrote since it was listed."""
         manifest = self.offer.manifest
         if manifest is not None and connection.dropped:
             counted = _with_dropped(manifest, connection.dropped)
@@ -446,7 +446,7 @@ class ManagedServer:
         self._quiet.changed()
 
     async def _refetch(self) -> None:
-        """Whatever goes wrong, what was known stays: the next connection lists anew."""
+        """Lists the tools again. After any failure the known list stays, and the next connection lists anew."""
         connection = self._connection
         if connection is None or connection.link is None or not connection.is_alive:
             return
@@ -520,7 +520,7 @@ def _dropped_lines(count: int) -> str:
 
 
 def _connection_settings(spec: ServerSpec) -> tuple[Any, ...]:
-    """All that a running connection depends on."""
+    """Returns all settings that a running connection depends on."""
     return (
         (spec.name, spec.scope, spec.digest, spec.enabled, spec.required, spec.problem, spec.protocol, spec.sampling),
         (spec.connect_timeout, spec.idle_timeout, spec.total_timeout, spec.close_after),
@@ -564,7 +564,7 @@ class StatusTracker:
         )
 
     def set_initial(self, state: ServerState, error: str) -> None:
-        """Before anything happened: it can be looked at, and is told when the session begins."""
+        """Sets the first state; it is reported when the session begins."""
         self.state, self.error = state, self._redactor.text(error)
         self._untold = state is not ServerState.DISABLED
 
@@ -604,7 +604,7 @@ class StatusTracker:
         self.set(ServerState.PENDING, f"{self.pending_text} ({error.message})")
 
     def failure(self) -> ForgeError:
-        """What a caller is told of a server that gave up."""
+        """Returns the error for callers of a server that gave up."""
         text = f"server '{self._name}' failed: {self.error}; then run: forge mcp reconnect {self._name}"
         return ForgeError(text, code="SERVER_FAILED")
 
@@ -629,7 +629,7 @@ class ApprovalPrompt:
         self._task: asyncio.Task[None] | None = None
 
     def show(self, spec: ServerSpec) -> None:
-        """If anybody is there to answer and it is not shown already."""
+        """Shows the card if somebody can answer and it is not shown already."""
         if self._task is None and self._hooks.can_ask():
             self._task = asyncio.get_running_loop().create_task(self._ask(spec))
             self._task.add_done_callback(self._gone)

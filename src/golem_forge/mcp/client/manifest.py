@@ -83,7 +83,7 @@ async def all_pages(link: ServerLink, method: str, member: str) -> ListPages:
 
 
 async def fetch_manifest(link: ServerLink, spec: ServerSpec) -> ServerManifest:
-    """What the server offers now. What it does not declare is not asked for."""
+    """Asks the server for its present offer; skips lists that it does not declare."""
     tools = await all_pages(link, "tools/list", "tools") if link.offers("tools") else ListPages()
     prompts = await _prompts(link)
     session, info = link.session, {}
@@ -118,7 +118,7 @@ async def _prompts(link: ServerLink) -> ListPages:
 
 
 def _without_invalid_headers(link: ServerLink, entries: Sequence[Any]) -> tuple[tuple[Any, ...], list[str]]:
-    """In the new era a tool that asks for impossible headers must not be offered at all."""
+    """Removes tools with impossible header requests, which the newer protocol forbids to offer."""
     if not link.is_modern:
         return tuple(entries), []
     usable, unfit = [], []
@@ -149,7 +149,7 @@ def _ttl(page: dict[str, Any]) -> int:
 DEBOUNCE_S: Final = 0.5
 DEBOUNCE_MAX_S: Final = 5.0
 REST_FACTOR: Final = 10.0
-"""Times what the last list cost."""
+"""Pause before the next list, as a multiple of the time that the last one took."""
 
 
 class RefetchDebounce:
@@ -177,7 +177,7 @@ class RefetchDebounce:
             self._arm()
 
     def note_cost(self, seconds: float) -> None:
-        """What was listed took so long to look through, during which nobody else had a turn."""
+        """Records how long the processing of a list blocked the loop."""
         self._rested = self._loop.time() + REST_FACTOR * seconds
 
     def stop(self) -> None:
@@ -231,7 +231,7 @@ class ManifestCache:
         self._home = home
 
     def load(self, spec: ServerSpec, now: float) -> tuple[ServerManifest, Freshness] | None:
-        """`now`: `time.time()`"""
+        """Returns the cached manifest and its freshness, or None. `now`: `time.time()`."""
         path = self._path(spec.scope, spec.name, spec.digest)
         self._remove_others(spec.scope, spec.name, path)
         try:
@@ -271,7 +271,7 @@ class ManifestCache:
         return self._home.path.joinpath(*_FOLDER, f"{_stem(scope, server)}-{sha256_hex(digest)[:16]}.json")
 
     def _remove_others(self, scope: str, server: str, kept: Path | None) -> None:
-        """Of the same server: a config that was edited back must not bring an old list with it."""
+        """Removes the server's other manifests: a config that was edited back must not bring an old list with it."""
         stem = f"{_stem(scope, server)}-"
         with contextlib.suppress(OSError):
             for entry in os.scandir(self._home.path.joinpath(*_FOLDER)):
@@ -281,7 +281,7 @@ class ManifestCache:
 
 
 class ReadOnlyManifestCache(ManifestCache):
-    """For a look: what others kept is read, and nothing is kept."""
+    """Reads the cache and writes nothing; for listings."""
 
     def store(self, manifest: ServerManifest) -> None:
         pass
@@ -294,7 +294,7 @@ def _stem(scope: str, server: str) -> str:
 
 
 def _manifest(data: Any) -> ServerManifest | None:
-    """None for anything that `store` would not have written."""
+    """Reads a stored manifest; None for anything that `store` would not have written."""
     if not isinstance(data, dict) or data.pop("version", None) != _VERSION or data.keys() != _SHAPE.keys():
         return None
     if any(type(data[name]) not in kinds for name, kinds in _SHAPE.items()):

@@ -47,11 +47,13 @@ class ServerState(StrEnum):
     BACKOFF = "backoff"
     """Will be tried again at `retry_at`."""
     FAILED = "failed"
-    """Gave up; says why."""
+    """Gave up, with a reason."""
 
 
 def offer_unknown(server: str) -> str:
-    """Of one that a person agreed to: it never answered (`pending`), or that was more than a day ago (`known`)."""
+    """Returns the note for an approved server that never answered (`pending`), or did so more than a day
+    ago (`known`).
+    """
     return f"what it offers is not known yet; run: forge mcp test {server}"
 
 
@@ -61,13 +63,13 @@ class ServerStatus:
     state: ServerState
     error: str = ""
     retry_at: float | None = None
-    """`time.time()` of the next try."""
+    """Time of the next try, as `time.time()`."""
     tools: int | None = None
-    """How many are offered; None: not known yet."""
+    """Number of offered tools; None if unknown."""
     stderr: tuple[str, ...] = ()
     """The last 20 lines, redacted; only where it failed."""
     protocol: str = ""
-    """The negotiated version, once it was."""
+    """The negotiated version; empty before."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """`{name, version, title?}` as the server introduced itself."""
 
@@ -82,11 +84,11 @@ class HoldReason(StrEnum):
 
 
 class Familiarity(StrEnum):
-    """What the pins say of a usable definition."""
+    """Whether a usable definition is pinned."""
 
     PINNED = "pinned"
     NEW = "new"
-    """It appeared after the server was first pinned: its first call asks, whatever the config says."""
+    """It appeared after the server was first pinned; its first call asks, whatever the config says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ class RemoteTool:
     title: str = ""
     output_schema: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    """As sent. Hints: what counts of them depends on trust."""
+    """The hints as sent; which of them count depends on trust."""
     digest: str = ""
     """The pin: over name, title, description, both schemas and annotations."""
     familiarity: Familiarity = Familiarity.PINNED
@@ -137,11 +139,11 @@ class ServerToolList:
     tools: tuple[RemoteTool, ...] = ()
     held: tuple[HeldTool, ...] = ()
     diagnostics: tuple[str, ...] = ()
-    """About the list as a whole: a repeated cursor, too many pages."""
+    """Problems of the whole list: a repeated cursor, too many pages."""
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """Of all its tools, also of those that are held back."""
+        """Returns the identities of all its tools, also of those held back."""
         return (*(tool.identity for tool in self.tools), *(held.identity for held in self.held))
 
 
@@ -151,14 +153,14 @@ class ServerManifest:
     scope: str
     config_digest: str
     fetched_at: float
-    """`time.time()`"""
+    """Time as `time.time()`."""
     ttl_ms: int = 0
-    """The server's own; 0: it did not say."""
+    """The server's own TTL; 0 if it gave none."""
     protocol: str = ""
     info: Mapping[str, Any] = field(default_factory=dict)
     instructions: str = ""
     tools: tuple[Any, ...] = ()
-    """Raw entries, as they came."""
+    """The raw entries."""
     prompts: tuple[Any, ...] = ()
     """Raw entries."""
     has_resources: bool = False
@@ -167,12 +169,13 @@ class ServerManifest:
 
 MAX_TOOL_NAME_BYTES: Final = 64
 Identity = tuple[str, str]
-"""(server, tool), raw."""
+"""(server, tool), both as the server names them."""
 
 _OTHER: Final = regex(r"[^A-Za-z0-9_-]")
 _HASH_DIGITS: Final = (0, 8, 16, 24)
-"""Of each step: a plain name has no hash. The second is the rule; the others are for hashes that meet. The last leaves
-39 bytes, in which the longest server name and `__` still stand."""
+"""Hash digits of each step: a plain name has none. The second is the rule; the others resolve colliding hashes. The
+last leaves 39 bytes, in which the longest server name and `__` still fit.
+"""
 
 
 def tool_names(identities: Iterable[Identity]) -> dict[Identity, str]:
@@ -206,7 +209,9 @@ def _hashed_name(identity: Identity, plain: str, step: int) -> str:
 
 
 def _colliding(names: dict[Identity, str], steps: dict[Identity, int]) -> list[Identity]:
-    """Of those that meet, the ones with the shortest hash: a name by the rule is not given up for its imitation."""
+    """Returns the colliding identities with the shortest hash: a name that follows the rule is not given up for an
+    imitation.
+    """
     by_name: dict[str, list[Identity]] = {}
     for identity, name in names.items():
         by_name.setdefault(name.lower(), []).append(identity)
@@ -225,7 +230,7 @@ def _hash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormAnswer:
-    """What a person did with a form: `accept` (with values), `decline` or `cancel`."""
+    """A person's answer to a form: `accept` (with values), `decline` or `cancel`."""
 
     action: str = "cancel"
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -233,32 +238,32 @@ class FormAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitationForm:
-    """A question of a server, headed by its name."""
+    """A server's question, shown with its name."""
 
     server: str
     message: str
     fields: tuple[Mapping[str, Any], ...] = ()
-    """As `tools.forms.derive_fields` gives them."""
+    """The fields from `tools.forms.derive_fields`."""
     schema: Mapping[str, Any] = field(default_factory=dict)
     """The requested schema; values are checked against it before they are sent."""
     url: str = ""
     """Instead of fields: a page that only the person opens."""
     key: str = ""
-    """How the server itself calls this question, where it has a name for it."""
+    """The server's own name for this question, if it has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingRequest:
     server: str
     messages: tuple[Mapping[str, Any], ...]
-    """`{role, content}` as MCP writes them."""
+    """Messages as in MCP: `{role, content}`."""
     system_prompt: str = ""
     max_tokens: int = 4096
-    """Already bounded."""
+    """The limit, already bounded."""
     temperature: float | None = None
     stop_sequences: tuple[str, ...] = ()
     verdict: Verdict = Verdict.ASK
-    """What the config says: `preApproved` needs no card."""
+    """The config's verdict; `preApproved` needs no card."""
     by_tool: bool = False
     """A running tool asks, and `server` is its name."""
 
@@ -301,9 +306,9 @@ class Hooks:
     approve_server: Callable[[ServerSpec, str, str], Awaitable[bool]] = _deny_server
     """(spec, the card's text, diff to what was approved before or empty) → a person said yes."""
     can_ask: Callable[[], bool] = lambda: False
-    """Whether anybody is there to answer a card."""
+    """Whether somebody can answer a card."""
     tell: Callable[[ServerStatus], None] = _ignore_status
     walls_for: Callable[[ServerSpec], Walls] = _no_walls
     """Walls around exactly the zones the spec names, with its modes. Raises ForgeError for a zone it cannot have."""
     host_rule: HostRule = no_host_rule
-    """What the person's rules say of a host that a spec names: whether it may be at a private address."""
+    """Returns what the person's rules allow for a host in a spec: whether it may have a private address."""

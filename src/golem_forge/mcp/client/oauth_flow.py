@@ -133,7 +133,9 @@ class StoredTokenAuth(_OAuthLogin):
         return expires is not None and time.time() >= expires - _EARLY_S
 
     async def _renewal(self) -> sdk.httpx2.Request | None:
-        """None: another session renewed the token meanwhile, or there is nothing to renew it with."""
+        """Returns the request that renews the token; None if another session renewed it meanwhile, or it cannot be
+        renewed.
+        """
         held = self._token()
         await self._initialize()
         if (self._token() != held and not self._is_old()) or not self.context.can_refresh_token():
@@ -288,7 +290,7 @@ class StoredLogin:
         await self._save({"client": client_info.model_dump(mode="json", exclude_none=True)})
 
     async def note_scope(self, scope: str) -> None:
-        """What the server wanted beyond what was granted, for the next login."""
+        """Stores the scope that the server wanted beyond the granted one, for the next login."""
         if self.record:
             await self._save({"wantedScope": scope[:_LONGEST_SCOPE]})
 
@@ -351,7 +353,9 @@ class CallbackListener:
         self._server.close()
 
     async def wait_code(self, state: str) -> CallbackResult:
-        """What the browser brings for the login with this state. Raises ForgeError where the person was refused."""
+        """Waits for the browser's callback of the login with this state. Raises ForgeError if the person
+        was refused.
+        """
         self._state = state
         return await self._brought
 

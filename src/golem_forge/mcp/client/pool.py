@@ -50,7 +50,7 @@ class Pool:
         cache: ManifestCache,
         session_id: str = "",
     ) -> None:
-        """Nothing happens before `begin`, which needs a running loop, as all that awaits."""
+        """Starts nothing before `begin`, which needs a running loop, like all coroutines here."""
         self._book = book
         self._around = ServerContext(
             opener=TransportOpener(home=home, redactor=redactor, environ=environ, hooks=hooks),
@@ -78,7 +78,7 @@ class Pool:
 
     @property
     def version_seen(self) -> int:
-        """As of the last look at `version`: for whoever has just looked."""
+        """The version at the last access to `version`; for callers that have just read it."""
         return self._version
 
     @property
@@ -119,7 +119,7 @@ class Pool:
             owner.begin()
 
     def load_cached(self) -> None:
-        """For a look, in place of `begin`: what cached manifests tell. Nothing is connected to and nobody is asked."""
+        """Loads cached manifests instead of `begin`, for listings. Connects to nothing and asks nobody."""
         for owner in self._owners.values():
             owner.load_cached()
 
@@ -171,7 +171,7 @@ class Pool:
     # Calls
 
     async def call(self, tool: RemoteTool, args: Mapping[str, Any], ctx: ToolContext) -> ToolCompletion:
-        """Never raises for what the server does."""
+        """Calls a tool. Never raises for a failure of the server."""
         return await call_tool(self._owner(tool.server), tool, args, ctx)
 
     async def list_resources(self, name: str, cursor: str | None, ctx: ToolContext) -> dict[str, Any]:
@@ -193,7 +193,9 @@ class Pool:
         return await call_method(self._owner(name), "resources/read", {"uri": uri}, ctx)
 
     def watch_resource(self, name: str, uri: str, updated: Callable[[], None]) -> None:
-        """While its server is connected and can be subscribed to. Cheap to repeat, which a new connection needs."""
+        """Watches a resource while its server is connected and supports subscriptions. Cheap to repeat, which a new
+        connection needs.
+        """
         owner = self._owners.get(name)
         if owner is not None and (watch := _resource_watch(owner)) is not None:
             owner.slots.touch()

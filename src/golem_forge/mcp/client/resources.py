@@ -76,7 +76,7 @@ class ServerAccess:
         self._servers[worker] = frozenset(servers)
 
     def servers_of(self, worker: str) -> tuple[str, ...]:
-        """In name order."""
+        """Returns the worker's servers in name order."""
         given = self._servers.get(worker, frozenset())
         if self.pool is None or not given:
             return ()
@@ -386,7 +386,7 @@ def _seconds(ttl_ms: Any) -> float:
 
 
 def _size(value: Any) -> int:
-    """About how many bytes it takes; counting stops once that is too many."""
+    """Returns the approximate size in bytes; stops counting above the limit."""
     total, waiting = 0, [value]
     while waiting and total <= _LARGEST_KEPT:
         each = waiting.pop()
@@ -411,14 +411,14 @@ _MOST_MESSAGES: Final = 200
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptCommand:
     name: str
-    """What a person types behind the `/`."""
+    """The name that a person types after the `/`."""
     server: str
-    """Empty: it is the program's own."""
+    """Empty for the program's own prompt."""
     prompt: str
-    """Raw: what goes on the wire."""
+    """The name as sent to the server."""
     description: str = ""
     schema: Mapping[str, Any] = field(default_factory=dict)
-    """Of its arguments: texts, all of them."""
+    """The schema of its arguments, all of them texts."""
 
     @property
     def fields(self) -> list[dict[str, Any]]:
@@ -426,7 +426,7 @@ class PromptCommand:
 
 
 def prompt_commands(pool: Pool, servers: Iterable[str]) -> dict[str, PromptCommand]:
-    """By name, those of the servers that are ready or known."""
+    """Returns the prompts by name, of servers that are ready or known."""
     found: dict[tuple[str, str], PromptCommand] = {}
     for server in servers:
         manifest = pool.manifest(server)
@@ -440,7 +440,7 @@ def prompt_commands(pool: Pool, servers: Iterable[str]) -> dict[str, PromptComma
 
 
 def prompt_text(command: PromptCommand, result: Mapping[str, Any]) -> str:
-    """What a server answered, for the input line."""
+    """Returns a server's answer as text for the input line."""
     messages = result.get("messages")
     given = [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
     several = len(given) > 1

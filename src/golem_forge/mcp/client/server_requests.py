@@ -122,7 +122,7 @@ _Values = dict[str, Any]
 async def answer_elicitation(
     spec: ServerSpec, hooks: Hooks, redactor: Redactor, flight: ActiveCall, params: Any, key: str = ""
 ) -> sdk.ElicitResult:
-    """`key`: how the server calls the question."""
+    """Answers a server's question. `key`: the server's name for it."""
     flight.form_count += 1
     if flight.form_count > FORMS_PER_CALL:
         raise RequestRefused(INVALID_PARAMS, f"more than {FORMS_PER_CALL} questions during one call")
@@ -158,9 +158,9 @@ async def _ask_form(
 async def fill_form(
     empty: ElicitationForm, ask: Callable[[ElicitationForm], Awaitable[FormAnswer | None]]
 ) -> tuple[FormAnswer, Iterable[str]]:
-    """What somebody did with a form of flat fields, and the secrets that were typed into it. Asked again, with what is
-    wrong at each field, until the values are what the schema allows. Raises RequestRefused for a form that cannot be
-    shown."""
+    """Shows a form of flat fields until the values fit the schema, with the errors at each field. Returns the answer
+    and the secrets that were typed. Raises RequestRefused for a form that cannot be shown.
+    """
     schema, key = empty.schema, empty.key
     try:
         check = SchemaCheck(dict(schema))
@@ -191,7 +191,7 @@ async def tool_form(
     ask: Callable[[ElicitationForm], Awaitable[FormAnswer | None]],
     redactor: Redactor | None,
 ) -> dict[str, Any]:
-    """The same for a form of a running tool: `{action, values}`. Raises ToolFailed."""
+    """Does the same for a form of a running tool. Returns `{action, values}`. Raises ToolFailed."""
     try:
         answer, typed = await fill_form(empty, ask)
     except RequestRefused as error:
@@ -202,7 +202,7 @@ async def tool_form(
 
 
 def _typed_secrets(fields: Iterable[Mapping[str, Any]], given: _Values) -> Iterator[str]:
-    """What a person typed that is nobody else's business.
+    """Yields the secrets that a person typed.
 
     Threat: a server could propose ordinary words for a field that it calls `password`, and have them taken out of all
     that is shown from then on. What it proposed itself is no secret.
@@ -290,7 +290,7 @@ def _check_field(field: Mapping[str, Any]) -> None:
 
 
 def _proposed_values(field: Mapping[str, Any]) -> Iterable[Any]:
-    """What a person may send without having typed it."""
+    """Yields the values that a person may send without having typed them."""
     yield from (option["value"] for option in field.get("options", ()))
     default = field.get("default")
     yield from default if isinstance(default, list) else (default,)
@@ -302,7 +302,7 @@ _MAX_URL_LENGTH: Final = 4096
 class CheckedUrl(NamedTuple):
     url: str
     host: str
-    """With its port where it names one."""
+    """The host, with its port if it names one."""
 
 
 def checked_url(url: str) -> CheckedUrl:
@@ -367,7 +367,7 @@ def _sampling_request(spec: ServerSpec, params: Any) -> SamplingRequest:
 
 
 def _sampling_message(message: Any) -> dict[str, Any]:
-    """As MCP writes it, without `_meta`: what a person reads is all that is sent."""
+    """Returns the message as in MCP, without `_meta`, so that a person reads everything that is sent."""
     parts = [part.model_dump(by_alias=True, exclude_none=True, mode="json") for part in message.content_as_list]
     for part in parts:
         if part["type"] not in _MEDIA:

@@ -61,7 +61,7 @@ from golem_forge.tools.context import HostRule, no_host_rule
 LONGEST_LINE: Final = 16 << 20
 _READ_BYTES: Final = 1 << 16
 _LINES_PER_TURN: Final = 32
-"""So many lines are taken before somebody else gets a turn."""
+"""Lines that are read before other tasks get a turn."""
 _LOGGED: Final = 5
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class LineSplitter:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Raises LineTooLong."""
+        """Adds data and returns the complete lines. Raises LineTooLong."""
         lines = data.split(b"\n")
         rest = lines.pop()
         if self._size + len(lines[0] if lines else rest) > self._longest:
@@ -90,7 +90,7 @@ class LineSplitter:
         return lines
 
     def rest(self) -> bytes:
-        """A last line that was not ended."""
+        """Returns a last line without a line end."""
         begun, self._begun, self._size = self._begun, [], 0
         return b"".join(begun)
 
@@ -159,20 +159,20 @@ class LineReader(ClosingStream):
         return self
 
     async def aclose(self) -> None:
-        """Nobody listens any more. What still comes is read and dropped: a server that cannot get rid of its last words
-        does not end."""
+        """Stops delivering lines. Further output is read and dropped, because a server that cannot write its last words
+        does not end.
+        """
         self.discard()
 
     def discard(self) -> None:
-        """The same, without waiting."""
+        """Does the same as `aclose` without waiting."""
         self._closed = True
         self._lines.clear()
         self._listen()
         self._wake()
 
     def finish(self) -> None:
-        """Nobody writes any more: takes what is still there, as long as somebody listens; the descriptor may be closed
-        afterwards."""
+        """Reads what is still there after the writer has ended; the descriptor may be closed afterwards."""
         while not self._ended and not self._closed and self._read():
             pass
         self._end_reading()
@@ -199,15 +199,16 @@ class LineReader(ClosingStream):
             self._waiter.set_result(None)
 
     def _readable(self) -> None:
-        """Only a server that writes on while lines wait is no longer listened to: doing so after every line would be
-        two system calls for each answer."""
+        """Reads, or pauses if lines are still waiting. Pausing after every line would cost two system calls for each
+        answer.
+        """
         if self._lines:
             self._pause()
         else:
             self._read()
 
     def _read(self) -> bool:
-        """Whether there may be more."""
+        """Reads once. Returns whether there may be more."""
         try:
             data = os.read(self._descriptor, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -250,8 +251,9 @@ class LineReader(ClosingStream):
 
 
 def _repaired_utf8(line: bytes) -> bytes:
-    """The same JSON in clean UTF-8: programs that cut texts leave half characters, and their answer counts all the
-    same. Raises ValueError or RecursionError for what is no JSON object."""
+    """Returns the same JSON in valid UTF-8: programs that cut texts leave half characters, and their answer still
+    counts. Raises ValueError or RecursionError if it is no JSON object.
+    """
     if (line.isascii() and b"\\u" not in line) or not line.lstrip().startswith(b"{"):
         raise ValueError
     value = json.loads(line.decode("utf-8", "replace"))
@@ -312,7 +314,7 @@ class LineWriter(ClosingStream):
         self.stop()
 
     def stop(self) -> None:
-        """Nothing more is written; whoever waits learns it. The descriptor may be closed afterwards."""
+        """Stops writing and releases all waiting writers. The descriptor may be closed afterwards."""
         self._broken = True
         self._rest()
         while self._queue:
@@ -363,10 +365,10 @@ class LineWriter(ClosingStream):
 
 
 STDIN_GRACE_S: Final = 0.3
-"""Between the end of its input and TERM."""
+"""Seconds between the end of its input and SIGTERM."""
 STDERR_LINES: Final = 20
 _NO_CPU_LIMIT_S: Final = 1 << 31
-"""Seconds of CPU time: 68 years."""
+"""CPU seconds: 68 years."""
 _WIDEST: Final = 2000
 
 
@@ -380,7 +382,7 @@ class StdioTransport:
         redactor: Redactor | None,
         host_rule: HostRule = no_host_rule,
     ) -> None:
-        """For one connection: make another for the next."""
+        """Prepares one connection; make another transport for the next."""
         self._spec = spec
         self._expanded = expanded
         self._walls = walls
@@ -422,7 +424,7 @@ class StdioTransport:
             await self.gone.wait()
 
     def start_shutdown(self) -> None:
-        """Without waiting; `gone` says when. May be called at any time, and again."""
+        """Begins the shutdown without waiting; `gone` is set at its end. May be called at any time, and again."""
         if self._leaving:
             return
         self._leaving = True
@@ -435,7 +437,7 @@ class StdioTransport:
 
     @property
     def dropped_lines(self) -> int:
-        """What it wrote to standard output that was not JSON-RPC."""
+        """Number of lines on standard output that were not JSON-RPC."""
         return self._reader.dropped if self._reader else 0
 
     @property
@@ -451,7 +453,7 @@ class StdioTransport:
         return tuple(escape_control_chars(self._walls.redact(line)[:_WIDEST]) for line in clean)
 
     def why_ended(self) -> str:
-        """In words; empty while it runs, and where we ended it ourselves without a reason of its own."""
+        """Describes why it ended; empty while it runs, and if Forge ended it."""
         if self.failure is not None:
             return self.failure.message
         ending = self._child.ending if self._child else None
@@ -519,7 +521,7 @@ class StdioTransport:
         return made
 
     def _output_over(self, error: TransportError | None) -> None:
-        """What would be sent now could not be answered: it is not sent, which is better to know."""
+        """Stops writing when the output has ended, since no request could be answered any more."""
         if self._writer is not None:
             self._writer.stop()
         if error is not None:
@@ -542,8 +544,9 @@ class StdioTransport:
 
 
 def long_running_limits(limits: ResourceLimits) -> ResourceLimits:
-    """Of a process that serves many calls: memory, processes, files stay. Time, CPU time and output have no end: a call
-    has its own clocks, and of what the server says only messages and an end of stderr are kept."""
+    """Returns the limits of a process that serves many calls: memory, processes and files stay limited; time, CPU time
+    and output are not, because a call has its own timeouts and only messages and the end of stderr are kept.
+    """
     return replace(limits, timeout_s=None, cpu_s=_NO_CPU_LIMIT_S, output=1 << 62)
 
 
@@ -584,7 +587,7 @@ def _in_a_zone(path: str, walls: Walls) -> bool:
 
 class ServerPipes:
     def __init__(self) -> None:
-        """Raises OSError where no descriptor is left."""
+        """Raises OSError if no descriptor is left."""
         self._ends: dict[str, int] = {}
         self._make("their stdin", "stdin")
         self._make("stdout", "their stdout")
@@ -601,7 +604,7 @@ class ServerPipes:
 
     @property
     def theirs(self) -> tuple[int, int]:
-        """What the child reads from and writes to; it gets copies."""
+        """The child's ends, of which it gets copies."""
         return self._ends["their stdin"], self._ends["their stdout"]
 
     def close_theirs(self) -> None:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 MAX_TOOLS: Final = 5000
 MAX_NAME_BYTES: Final = 256
 MAX_TEXT_BYTES: Final = 64 * 1024
-"""Of a title, a description, or all annotations together."""
+"""Maximum size of a title, a description, or all annotations together."""
 MAX_LEVELS: Final = 64
 _MAX_VALUES: Final = 64 * 1024
 _MAX_CACHED: Final = 20_000
@@ -58,7 +58,7 @@ _write: Final = json.JSONEncoder(
 
 
 class _InvalidEntry(Exception):
-    """Ends the judgement of one entry."""
+    """Raised to reject one entry."""
 
     def __init__(self, reason: HoldReason, message: str) -> None:
         super().__init__(message)
@@ -164,7 +164,7 @@ def _schema(entry: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _written(value: dict[str, Any], key: str, reason: HoldReason) -> str:
-    """As JSON text, once it is known to be flat enough: writing it recurses."""
+    """Returns a value as JSON text, after a check of its depth because writing recurses. Raises _InvalidEntry."""
     if _levels(value) > MAX_LEVELS:
         raise _InvalidEntry(reason, f"its {key} has more than {MAX_LEVELS} levels or far too many values")
     try:
@@ -235,7 +235,9 @@ def _held_tool(server: str, place: int, entry: Any, unfit: _InvalidEntry) -> Hel
 
 
 def apply_pins(listing: ServerToolList, book: ServerTrustStore, scope: str) -> ServerToolList:
-    """Where pins cannot be written, every tool without one is new: it asks, and nothing is taken on trust."""
+    """Compares a list with the pins. If pins cannot be written, every tool without one is new: it asks, and nothing is
+    trusted.
+    """
     server, diagnostics = listing.server, listing.diagnostics
     pins = book.pins(scope, server)
     if not book.was_listed(scope, server) or any(tool.name not in pins for tool in listing.tools):
@@ -275,7 +277,7 @@ def all_entries(listing: ServerToolList) -> Iterator[HeldTool | RemoteTool]:
 
 
 def is_awaiting_approval(one: HeldTool | RemoteTool) -> bool:
-    """What a person can agree to: a changed definition, or a new one."""
+    """Whether a person can approve it: a changed definition, or a new one."""
     return one.tool is not None if isinstance(one, HeldTool) else one.familiarity is Familiarity.NEW
 
 
@@ -284,7 +286,7 @@ def awaiting_approval(listing: ServerToolList) -> list[HeldTool | RemoteTool]:
 
 
 def definition_to_approve(one: HeldTool | RemoteTool) -> tuple[RemoteTool, str]:
-    """Of one that waits: what would be pinned, and the text to read first, the change or the whole of a new one."""
+    """Returns the definition to pin, and the text to read first: the change, or all of a new one."""
     if isinstance(one, HeldTool):
         assert one.tool is not None, "only what waits can be agreed to"
         return one.tool, one.diff
@@ -309,7 +311,7 @@ class ServerOffer:
         self.manifest: ServerManifest | None = None
 
     def update(self, manifest: ServerManifest) -> bool:
-        """Whether it says anything new."""
+        """Stores a manifest. Returns whether it differs from the one before."""
         before, self.manifest = self.manifest, manifest
         if before is not None and _content(before) == _content(manifest):
             return False
@@ -360,7 +362,7 @@ class ServerOffer:
         return None if listing is None else sum(is_offered(self.spec, tool.name) for tool in listing.tools)
 
     def output_check(self, tool: RemoteTool) -> SchemaCheck:
-        """Checked when it was listed, so it compiles."""
+        """Returns the compiled output check; the schema was already checked when it was listed."""
         assert tool.output_schema is not None
         found = self._checks.get(tool.digest)
         if found is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def is_offered(spec: ServerSpec, raw_name: str) -> bool:
-    """What the config says about `tools`; deny wins."""
+    """Whether the config's `tools` include this one; deny wins."""
     return any(fnmatchcase(raw_name, glob) for glob in spec.allow) and not any(
         fnmatchcase(raw_name, glob) for glob in spec.deny
     )
@@ -52,7 +52,9 @@ def is_read_only(spec: ServerSpec, tool: RemoteTool) -> bool:
 
 
 def is_destructive(tool: RemoteTool) -> bool:
-    """Whatever is not a plain no counts as a yes: a hint of this kind can only tighten."""
+    """Whether the tool may be destructive. Anything but a plain `false` counts as yes, since such a hint can only make
+    it stricter.
+    """
     return tool.annotations.get("destructiveHint", False) is not False
 
 
@@ -80,7 +82,7 @@ def proxied_tool(pool: Pool, spec: ServerSpec, tool: RemoteTool, name: str, acce
 
 
 def approval_block(spec: ServerSpec, tool: RemoteTool, name: str) -> ApprovalBlock:
-    """What the server's config says of a tool, by the name that callers use."""
+    """Returns the server config's approval settings for a tool, by the name that callers use."""
     from golem_forge.policy.base import ApprovalBlock  # brings asyncio, which listing tools does not need
 
     said = spec.approval_tools.get(tool.name)
@@ -125,12 +127,12 @@ class _ProxiedTool:
 def server_effect(
     spec: ServerSpec, *, reads: bool, marks: tuple[Mark, ...] = (), at_most: AtMost | None = None
 ) -> Effect:
-    """What a call of a server touches, as far as Forge can know: the server."""
+    """Returns the effect of a call, as far as Forge can know: it touches the server."""
     return Effect(verb=Verb.NET, target=f"mcp://{spec.name}", proven=reads, marks=marks, at_most=at_most)
 
 
 def trusted_limit(spec: ServerSpec, tool: RemoteTool) -> AtMost | None:
-    """What a trusted server's annotations make possible. Those of others are words, and limit nothing."""
+    """Returns the limit that a trusted server's annotations give. Those of other servers limit nothing."""
     hints = tool.annotations
     if spec.trust is not ServerTrust.TRUSTED or is_destructive(tool) or hints.get("openWorldHint", False) is not False:
         return None
@@ -140,7 +142,7 @@ def trusted_limit(spec: ServerSpec, tool: RemoteTool) -> AtMost | None:
 
 
 def walled_limit(spec: ServerSpec, has_walls: bool) -> AtMost | None:
-    """What the walls around a server make possible, whatever it says of itself."""
+    """Returns the limit that the walls around a server give, whatever it says of itself."""
     if spec.is_http or spec.network or not has_walls:
         return None
     return AtMost.WRITES if "rw" in spec.zones.values() else AtMost.READS
@@ -158,7 +160,7 @@ _log = logging.getLogger(__name__)
 
 
 OnToolsAdded = Callable[[Mapping[str, tuple[ServerSpec, RemoteTool]]], None]
-"""Told the names that mean a server's tool from now on, for what the server's config says about approval."""
+"""Called with the names of a server's tools, to apply the server config's approval settings."""
 
 
 class ServerTools:
@@ -190,7 +192,7 @@ class ServerTools:
         catalog.why_missing = self.why_missing
 
     def sees(self, server: str) -> bool:
-        """Whether this worker's block names it."""
+        """Whether this worker's block names the server."""
         return ALL_SERVERS in self._servers or server in self._servers
 
     def server_of(self, name: str) -> str:
@@ -207,7 +209,9 @@ class ServerTools:
         return self._sync.has_placed(name) or self._sync.has_kept_out(name)
 
     def why_missing(self, name: str) -> str:
-        """Of a name that means nothing now: what its server's state says; empty where it is there, or is none."""
+        """Explains by the server's state why a tool name is unknown; empty if the server is listed, or
+        there is none.
+        """
         server = self.server_of(name)
         if not server or self._pool.listing(server) is not None:
             return ""
@@ -236,7 +240,7 @@ class ServerTools:
         return self._pool.version_seen == self._seen
 
     def refresh(self) -> CatalogChanges | None:
-        """None: nothing is other than before."""
+        """Updates the catalog; None if nothing changed."""
         version = self._pool.version
         if version == self._seen:
             return None

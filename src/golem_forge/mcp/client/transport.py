@@ -43,20 +43,20 @@ class OpenTransport:
     transport: sdk.Transport
     stderr: Callable[[], tuple[str, ...]] = tuple
     failure: Callable[[], TransportError | None] = lambda: None
-    """What went wrong on the way, as the transport itself saw it."""
+    """Returns the failure that the transport itself saw."""
     clean_text: Callable[[str], str] | None = None
-    """How its words are rewritten before anybody reads them; None: not at all."""
+    """Rewrites the server's texts before anybody reads them; None if they stay unchanged."""
     zone_paths: Mapping[str, str] = field(default_factory=dict)
     """Address of a zone → where it stands for the server, if that is elsewhere."""
     dropped: Callable[[], int] = int
-    """How many lines it wrote to standard output that were no messages."""
+    """Returns the number of lines on standard output that were no messages."""
     why_ended: Callable[[], str] = str
-    """How the process ended, in words; empty: nothing is known about that."""
+    """Describes how the process ended; empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportOpener:
-    """What every connection of one session is opened with."""
+    """Opens every connection of one session."""
 
     home: ForgeHome
     redactor: Redactor
@@ -126,13 +126,13 @@ class Delivery:
     sent: int = 0
     """Requests of which a byte may have reached the server."""
     refused: int = 0
-    """Those of them that it certainly did not process."""
+    """Number of requests that the server certainly did not process."""
     failure: TransportError | None = None
-    """What the way to the server made of the last request; None: it was answered, or still may be."""
+    """The transport's failure of the last request; None if it was answered, or still may be."""
 
     @property
     def unprocessed(self) -> bool:
-        """Nothing that was sent can have had an effect: it may be sent once more."""
+        """Whether nothing that was sent can have had an effect, so that it may be sent again."""
         return self.sent == self.refused
 
 
@@ -167,7 +167,7 @@ class WallsFailed(TransportError):
 
 
 class CannotStart(TransportError):
-    """There is no such command inside the walls; nothing ran."""
+    """Raised if there is no such command inside the walls; nothing ran."""
 
 
 class UnusableAnswer(TransportError):
@@ -179,15 +179,15 @@ class LineTooLong(UnusableAnswer):
 
 
 class NotSent(TransportError):
-    """Not one byte of this request was written. It was not processed."""
+    """Raised if not one byte of this request was written, so that it was not processed."""
 
 
 class Unreachable(TransportError):
-    """No connection to the server came about."""
+    """Raised if no connection to the server could be made."""
 
 
 class NeedsLogin(TransportError):
-    """401 or 403."""
+    """Raised for HTTP status 401 or 403."""
 
 
 class SessionUnknown(TransportError):
@@ -195,7 +195,7 @@ class SessionUnknown(TransportError):
 
 
 class ConnectionLost(TransportError):
-    """It broke after something was sent: what was asked may have been done."""
+    """Raised if the connection broke after something was sent: the request may have been executed."""
 
 
 class Redirected(TransportError):
@@ -212,7 +212,7 @@ def needs_login(server: str) -> NeedsLogin:
 
 MOST_WORDS: Final = 2000
 CLOSED_WORDS: Final = "Connection closed"
-"""What the SDK's dispatcher says of every request that is open when the connection ends."""
+"""The SDK dispatcher's error text for requests that are open when the connection ends."""
 _FIRST_ID: Final = 1000
 """Above every id that the SDK gives to the few requests it sends by itself."""
 Progress = Callable[[float, float | None, str], None]
@@ -220,7 +220,7 @@ _log = logging.getLogger(__name__)
 
 
 class ErrorResponse(Exception):
-    """A JSON-RPC error of the server."""
+    """Raised for a JSON-RPC error of the server."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(code, message)
@@ -229,7 +229,7 @@ class ErrorResponse(Exception):
 
 
 class Unanswered(Exception):
-    """No answer will come. `cause`: what the transport knows about it."""
+    """Raised if no answer will come. `cause`: what the transport knows about it."""
 
     def __init__(self, cause: TransportError | None) -> None:
         super().__init__(cause)
@@ -237,11 +237,11 @@ class Unanswered(Exception):
 
 
 class ResponseLost(Unanswered):
-    """It may have run."""
+    """Raised if the answer was lost; the request may have run."""
 
 
 class Unprocessed(Unanswered):
-    """It did not reach the server, or was turned away before anything was done with it."""
+    """Raised if the request did not reach the server, or was refused before anything was done."""
 
 
 class ServerLink:
@@ -461,7 +461,7 @@ class PacedReader(_WrappedStream):
 
     @property
     def last_context(self) -> Context | None:
-        """Whose context the last message came in, where the transport knows that."""
+        """The context of the last message, if the transport knows it."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Any:

@@ -31,7 +31,7 @@ MAX_FILE_BYTES: Final = 64 << 20
 
 
 class ServerTrustError(ForgeError):
-    """What was agreed to could not be written down."""
+    """Raised if an approval could not be stored."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, code="MCP_TRUST_BOOK")
@@ -58,12 +58,14 @@ class ServerTrustStore:
         return self._problem
 
     def approved(self, spec: ServerSpec) -> bool:
-        """Whether a person let this very config start."""
+        """Whether a person approved exactly this config."""
         approval = self._record(spec.scope, spec.name).approval
         return approval is not None and approval.digest == spec.digest
 
     def approved_before(self, spec: ServerSpec) -> Mapping[str, object] | None:
-        """What was last agreed to for a server of that name, for `server_diff`; values of variables as digests."""
+        """Returns the last approved description of a server of that name, for `server_diff`; values of variables are
+        digests.
+        """
         approval = self._record(spec.scope, spec.name).approval
         return None if approval is None else approval.described
 
@@ -83,7 +85,7 @@ class ServerTrustStore:
         self._change(spec.scope, spec.name, lambda record: replace(record, named=given))
 
     def named(self) -> dict[tuple[str, str], ServerRecord]:
-        """What editors named, by (scope, server)."""
+        """Returns the servers that editors named, by (scope, server)."""
         return {key: record for key, record in self._records().items() if record.named is not None}
 
     def approve_named(self, scope: str, server: str, shown: ServerApproval, who: str) -> None:
@@ -101,11 +103,11 @@ class ServerTrustStore:
         self._change(scope, server, lambda record: NO_RECORD)
 
     def was_listed(self, scope: str, server: str) -> bool:
-        """Whether its tools were pinned once."""
+        """Whether its tools were ever pinned."""
         return self._record(scope, server).listed
 
     def pins(self, scope: str, server: str) -> Mapping[str, Pin]:
-        """By raw tool name."""
+        """Returns the pins by raw tool name."""
         return self._record(scope, server).pins
 
     def pin_new(self, scope: str, server: str, tools: Sequence[RemoteTool]) -> None:
@@ -189,24 +191,26 @@ def _new_pin(tool: RemoteTool, state: PinState) -> Pin:
 _T = TypeVar("_T")
 VERSION: Final = 1
 MAX_NAMED: Final = 100
-"""Servers of editors that nobody approved."""
+"""Maximum number of editors' servers that nobody approved."""
 MAX_PINS: Final = 10_000
-"""Of one server. Beyond it, new tools that nobody agreed to and that are gone again are forgotten."""
+"""Maximum pins of one server. Above it, new tools that nobody approved and that are gone again are removed."""
 MAX_DEFINITIONS_BYTES: Final = 4 << 20
-"""Of one server. Beyond it, a pin is a digest alone and its diff shows the present definition."""
+"""Maximum size of one server's definitions. Above it, a pin is a digest alone and its diff shows the present
+definition.
+"""
 
 
 class PinState(StrEnum):
     PINNED = "pinned"
     NEW = "new"
-    """It came after the server was first pinned, and nobody has agreed to it yet."""
+    """It appeared after the server was first pinned, and nobody has approved it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:
     digest: str
     definition: Mapping[str, Any] | None
-    """None: too large to be kept."""
+    """None if it was too large to store."""
     at: str
     state: PinState
 
@@ -214,16 +218,16 @@ class Pin:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerApproval:
     digest: str
-    """Of the unexpanded config."""
+    """The digest of the unexpanded config."""
     described: Mapping[str, Any]
-    """As `approved_description` gives it."""
+    """The result of `approved_description`."""
     at: str
     who: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRecord:
-    """All that is known of one server."""
+    """Everything stored about one server."""
 
     approval: ServerApproval | None = None
     named: ServerApproval | None = None
@@ -231,7 +235,7 @@ class ServerRecord:
     listed: bool = False
     """Its tools were pinned once: whatever comes later is new."""
     pins: Mapping[str, Pin] = field(default_factory=dict)
-    """By raw tool name. A tool that went keeps its pin."""
+    """Pins by raw tool name. A tool that is gone keeps its pin."""
 
     def with_pins(self, more: Mapping[str, Pin], present: Collection[str]) -> ServerRecord:
         """`present`: the tools that the server has now."""
@@ -242,7 +246,7 @@ class ServerRecord:
 
 
 ServerRecords = dict[tuple[str, str], ServerRecord]
-"""By (scope, server)."""
+"""Records by (scope, server)."""
 NO_RECORD: Final = ServerRecord()
 
 

@@ -161,7 +161,7 @@ _ACTIONS: Final = frozenset({"accept", "decline", "cancel"})
 
 
 def elicitation_support(ctx: Context) -> ElicitationSupport:
-    """What the client declared. `elicitation: {}` without a mode means forms, as it did before there were modes."""
+    """Returns what the client declared. `elicitation: {}` without a mode means forms, as before there were modes."""
     declared = ctx.session.client_capabilities
     reachable = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request
     if declared is None or not reachable:
@@ -201,7 +201,9 @@ async def _elicit(ctx: Context, question: ClientQuestion) -> types.ElicitResult:
 
 
 def _input_requests(questions: Iterable[ClientQuestion]) -> dict[str, Any]:
-    """By key. A question that the protocol cannot carry counts as dismissed; the call goes on, and hangs never."""
+    """Returns the questions by key. A question that the protocol cannot carry counts as dismissed, so that the call
+    goes on.
+    """
     found: dict[str, Any] = {}
     for question in questions:
         try:
@@ -237,7 +239,7 @@ _ANSWERS: Final[Mapping[str, tuple[type[types.Result], ...]]] = {
 
 
 def reply_from(responses: Mapping[str, Any] | None, question: ClientQuestion) -> ElicitationReply | None:
-    """What a returning client answered; None: nothing that could be an answer."""
+    """Returns the answer of a returning client; None if there is no valid one."""
     given = (responses or {}).get(question.key)
     if not isinstance(given, _ANSWERS[question.method]):
         return None
@@ -387,7 +389,7 @@ def _failure(outcome: Outcome) -> dict[str, Any]:
 
 
 def _with_output_uri(text: str, handle: str) -> str:
-    """Where the whole output is, for a client that may not have `read_output`."""
+    """Adds the URI of the whole output, for a client that may not have `read_output`."""
     named = f"read_output handle={handle}"
     uri = OUTPUT_URI + handle
     return text.replace(named, f"{uri} or {named}", 1) if named in text else f"{text}\n[whole output: {uri}]"

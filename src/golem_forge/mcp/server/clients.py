@@ -58,7 +58,7 @@ class ExportedToolList:
         return self._entries
 
     def digest(self) -> str:
-        """Of all that a client can see: a tool that only people may call changes nothing here."""
+        """Returns the digest of all that a client can see; tools that only people may call are not included."""
         self._look()
         self._digest = self._digest or digest(list(self._entries))
         return self._digest
@@ -92,7 +92,7 @@ class ExportedToolList:
 _DESTROYING: Final = frozenset({Verb.DELETE, Verb.EXEC, Verb.SPAWN})
 _OPEN_WORLD: Final = frozenset({Verb.NET, Verb.EXEC, Verb.SPAWN})
 _NATIVE_WRITERS: Final = frozenset({"write_file", "save_memory", "update_plan"})
-"""They change things and neither delete nor run any. (apply_patch deletes files too.)"""
+"""Native tools that change things and neither delete nor run anything. (apply_patch deletes files too.)"""
 _NATIVE_CLOSED: Final = frozenset({"Files", "Search", "Memory", "Plan", "Output"})
 """Categories of built-in tools that reach nothing outside the zones and Forge itself."""
 
@@ -143,7 +143,7 @@ class ClientRegistry:
         return client
 
     async def revoked(self, token: str) -> None:
-        """What the holder of this token had under way ends; whoever comes with it again is refused by the guard."""
+        """Ends everything that the holder of this token has running; the guard refuses the token from now on."""
         gone = [client for client, came_with in self._connected.items() if came_with == token]
         if (modern := self._by_token.pop(token, None)) is not None:
             gone.append(modern)
@@ -174,7 +174,7 @@ def _credential(ctx: Context) -> tuple[str, str]:
 MOST_CALLS: Final = 128
 MOST_OUTPUTS: Final = 1000
 LOG_LEVELS: Final[tuple[str, ...]] = get_args(types.LoggingLevel)
-"""The least severe first."""
+"""Levels, the least severe first."""
 
 
 class SuspendedCall(NamedTuple):
@@ -249,7 +249,9 @@ class InvalidStateToken(ValueError):
 
 
 class StateTokens(Generic[T]):
-    """What one client may go on with. `dropped` is told what made room for newer ones."""
+    """Issues tokens by which a client continues a call. `dropped` is called with entries that made room
+    for newer ones.
+    """
 
     def __init__(self, dropped: Callable[[T], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._open: dict[str, tuple[str, float, T]] = {}
@@ -269,8 +271,9 @@ class StateTokens(Generic[T]):
         return f"{nonce}.{_mac(nonce)}"
 
     def redeem(self, text: str, bound_to: str) -> T | None:
-        """What was kept, once. None for a token of another call or client, a late or a used one; that uses nothing up.
-        Raises InvalidStateToken."""
+        """Returns the entry of a token, once. Returns None for a token of another call or client, a late or a used one,
+        without using anything up. Raises InvalidStateToken.
+        """
         self._forget_late()
         nonce, _, mac = text.partition(".")
         if not hmac.compare_digest(_bytes(mac), _bytes(_mac(nonce))):
@@ -282,7 +285,7 @@ class StateTokens(Generic[T]):
         return found[2]
 
     def take_all(self) -> list[T]:
-        """Everything that was still open, which nobody can open any more."""
+        """Removes and returns all open entries."""
         taken, self._open = self._open, {}
         return [kept for _, _, kept in taken.values()]
 

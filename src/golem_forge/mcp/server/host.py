@@ -79,7 +79,7 @@ class ServingHost(Protocol):
 
     @property
     def redactor(self) -> Redactor:
-        """What the session knows to be secret."""
+        """The session's redactor."""
         ...
 
     async def gathered(self) -> None:
@@ -90,18 +90,18 @@ class ServingHost(Protocol):
         ...
 
     def offered(self) -> tuple[Tool, ...]:
-        """What `Caller.MCP` is shown, after a look for changes; the very same tuple until something changed.
+        """Returns the tools for `Caller.MCP` after a check for changes; the same tuple until something changed.
 
-        Called twice a second while anybody is connected, so it must be cheap.
+        Called twice a second while a client is connected, so it must be cheap.
         """
         ...
 
     def admit(self, client: ClientFacts) -> ClientHandle:
-        """Once per connection of the handshake era, once per token on modern HTTP."""
+        """Registers a client: once per connection with the handshake protocol, once per token on modern HTTP."""
         ...
 
     async def aclose(self) -> None:
-        """Ends the session and every process of it."""
+        """Ends the session and all its processes."""
         ...
 
 
@@ -111,13 +111,13 @@ END_SECONDS: Final = 0.8
 """Cancelling a call must be over within a second, whatever the call does about it."""
 SETTLE_SECONDS: Final = 0.1
 MOST_QUESTIONS: Final = 16
-"""That one answer puts to a client at once; the others follow."""
+"""Maximum questions in one answer to a client; the others follow."""
 MOST_LOGS: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitationReply:
-    """What the client's person did: `accept` (with content), `decline` or `cancel`."""
+    """The answer of the client's person: `accept` (with content), `decline` or `cancel`."""
 
     action: str = "cancel"
     content: Mapping[str, Any] = field(default_factory=dict)
@@ -125,13 +125,13 @@ class ElicitationReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitationSupport:
-    """What the client said it can be asked."""
+    """What the client says it can be asked."""
 
     forms: bool = False
     pages: bool = False
     """URLs that its person opens."""
     sampling: bool = False
-    """A model of its own."""
+    """Requests to its own model."""
     roots: bool = False
 
 
@@ -232,7 +232,7 @@ class ServedCall:
         return [question for question in self._questions if question.open]
 
     async def ask(self, question: ClientQuestion, seconds: float = ANSWER_SECONDS) -> ElicitationReply:
-        """From inside the call: waits for the client's answer, and takes silence for `cancel`."""
+        """Asks the client from inside the call and waits for the answer; a timeout counts as `cancel`."""
         able = {
             ELICIT: self.abilities.pages if question.url else self.abilities.forms,
             SAMPLE: self.abilities.sampling,
@@ -286,16 +286,16 @@ _current_call: ContextVar[ServedCall | None] = ContextVar("golem_forge_served_ca
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedOffers:
-    """What a session offers beside its tools."""
+    """What a session offers besides its tools."""
 
     reserved: Callable[[str], list[Tool]] = lambda word: []
     """The tools of a reserved word: `prompt`, `resource`, `complete`, `server`."""
     access: ServerAccess = field(default_factory=ServerAccess)
-    """The MCP servers, by worker."""
+    """MCP servers by worker."""
     worker: str = ""
-    """The path of the worker that is served."""
+    """The path of the served worker."""
     stamp: Callable[[str], object] = lambda path: None
-    """What tells whether a file of a zone changed, without reading it; None: it is not there."""
+    """Returns a value that changes when a file of a zone changes, without reading it; None if it does not exist."""
 
 
 class ServedCalls:
@@ -470,8 +470,9 @@ class ClientApproval(ApprovalController):
 
 
 class OnceApproval(ClientApproval):
-    """For what is done on behalf of several clients: each question goes to the one whose call it is, and no answer is
-    kept for another."""
+    """Approves calls of several clients: each question goes to the client of the call, and no answer is kept for
+    another.
+    """
 
     async def _ask(self, waiting: PendingApproval, tool: str) -> ApprovalResult:
         return replace(await super()._ask(waiting, tool), choice=None)
@@ -482,7 +483,7 @@ def cannot_ask(tool: str) -> str:
 
 
 def read_reply(reply: ElicitationReply) -> ApprovalResult:
-    """Only `approve: true` in an accepted form is a yes."""
+    """Converts the reply to an approval; only `approve: true` in an accepted form is a yes."""
     if reply.action == "decline" or (reply.action == "accept" and reply.content.get("approve") is not True):
         return ApprovalResult(approved=False, message="Denied by the user.")
     if reply.action != "accept":

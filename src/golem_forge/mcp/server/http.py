@@ -46,7 +46,7 @@ from golem_forge.net.server import QuietConfig, QuietServer
 
 MOST_SESSIONS: Final = 64
 SHARES: Final = 16
-"""So many tokens can each have their share of the sessions at the same time."""
+"""Number of tokens that can each have their share of the sessions at the same time."""
 IDLE_SECONDS: Final = 1800.0
 MOST_BODY_BYTES: Final = 4 << 20
 MOST_CONNECTIONS: Final = 512
@@ -59,7 +59,7 @@ _log = logging.getLogger(__name__)
 class HttpOptions:
     bind: str = "127.0.0.1"
     port: int = 8765
-    """0: any free one."""
+    """0 means any free port."""
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
 
@@ -80,7 +80,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpListener:
-    """A server that answers. `stop` ends it."""
+    """A running server. `stop` ends it."""
 
     url: str
     stop: Callable[[], None]
@@ -93,7 +93,9 @@ def print_address(listening: HttpListener) -> None:
 async def serve_http(
     host: ServingHost, options: HttpOptions, tokens: TokenStore, started: Callable[[HttpListener], None] = print_address
 ) -> int:
-    """Until a signal comes, or `stop` is called. Raises ForgeError for an address that cannot or may not be had."""
+    """Serves until a signal comes, or `stop` is called. Raises ForgeError for an address that is not available or not
+    allowed.
+    """
     check_bind(options.bind, options.allow_hosts)
     try:
         with bind_socket(options.bind, options.port) as listener:
@@ -155,7 +157,7 @@ def _valid(tokens: TokenStore) -> frozenset[ClientToken]:
 PATH: Final = "/mcp"
 _LONGEST_TOKEN: Final = 512
 _MAX_SESSIONS_NOTED: Final = 256
-"""Of a token's sessions, most of which are long closed."""
+"""Maximum number of a token's sessions in memory, most of which are closed."""
 _SESSION: Final = b"mcp-session-id"
 _VERSION: Final = b"mcp-protocol-version"
 _FULL: Final = 503
@@ -265,12 +267,12 @@ class TokenGuard:
                     return
 
     def _session_count(self, token: ClientToken) -> int:
-        """Without those that were closed because nobody used them."""
+        """Returns the number of sessions, without those that were closed for inactivity."""
         since = asyncio.get_running_loop().time() - IDLE_SECONDS
         return sum(used > since for used in self._sessions.get(token, {}).values())
 
     async def _close(self, session: str, token: ClientToken) -> bool:
-        """As if its client had asked for that. Whether there was one to close."""
+        """Closes a session as if its client had asked for it. Returns whether there was one."""
         answers: list[Message] = []
 
         async def heard(message: Message) -> None:

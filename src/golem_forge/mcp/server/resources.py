@@ -45,10 +45,10 @@ MOST_BYTES: Final = 4 << 20
 MOST_WHOLE_BYTES: Final = 12 << 20
 """Clients bound an answer too, Forge's at 16 MiB."""
 RANGE_BYTES: Final = 512 << 10
-"""If the client names no length: many take 1 MiB at most."""
+"""Default length of a range; many clients take 1 MiB at most."""
 _RANGE: Final = regex(r"offset=(?P<offset>\d{1,15})(&length=(?P<length>\d{1,15}))?", re.ASCII)
 _MOST_FOLLOWING: Final = 3
-"""Of a character in UTF-8, after its first byte."""
+"""Maximum bytes of a UTF-8 character after its first one."""
 MOST_LISTED: Final = 2000
 _MOST_SERVERS: Final = 50
 _MOST_PAGES: Final = 160
@@ -117,8 +117,9 @@ class ResourceHandler:
         return {name: value for name, value in shown.items() if value}
 
     async def _of_servers(self, ctx: Context, tool: str, member: str, kind: Any) -> list[Any]:
-        """What proxied servers list, as far as nobody has to be asked for it; each by itself, so that one that would
-        ask or fails leaves the others."""
+        """Returns what proxied servers list, if that asks nobody; each is asked by itself, so that a failure leaves the
+        others.
+        """
         offers = self._host.offers
         pool = offers.access.pool
         if pool is None or tool not in self._listing:
@@ -250,7 +251,7 @@ class ResourceHandler:
 
 
 def _value(ctx: Context, outcome: Outcome, uri: str) -> dict[str, Any]:
-    """What was read, or the error that says why it was not."""
+    """Returns the value that was read; raises MCPError with the reason if it was not."""
     if outcome.ok and outcome.result is not None:
         return outcome.result.value
     if outcome.status is Status.TOOL_NOT_FOUND:
@@ -346,7 +347,7 @@ def _passed_on(entry: Any, server: str, kind: Any) -> list[Any]:
 
 
 def own_name(tool: Tool) -> str:
-    """What clients call a prompt or resource of the program."""
+    """Returns the name of a program's prompt or resource for clients."""
     return tool.name.partition(":")[2]
 
 
@@ -382,8 +383,9 @@ class PromptHandler:
         return types.ListPromptsResult.model_validate({"prompts": self.entries()}, by_name=False)
 
     def entries(self) -> list[dict[str, Any]]:
-        """As clients read them: the program's, then those of servers; a name that both have is the program's. The very
-        same list until something changes."""
+        """Returns the prompts for clients: the program's, then those of servers; a shared name is the program's. The
+        same list until something changes.
+        """
         pool = self._host.offers.access.pool
         now = (self._own(), pool.version if pool is not None else 0, self._redactor.version)
         if self._known[0] == now:

@@ -69,7 +69,7 @@ def raw_params(ctx: Context) -> Mapping[str, Any]:
 
 
 def log_level(ctx: Context) -> str:
-    """From which level on this request wants log messages (2026-07-28); empty: it wants none."""
+    """Returns the level from which this request wants log messages (2026-07-28); empty if it wants none."""
     meta = raw_params(ctx).get("_meta")
     level = meta.get(types.LOG_LEVEL_META_KEY) if isinstance(meta, Mapping) else None
     return level if isinstance(level, str) else ""
@@ -87,7 +87,7 @@ async def ask_client(ctx: Context, method: str, params: Mapping[str, Any]) -> Ma
 
 
 def progress_token(ctx: Context) -> str | int | None:
-    """What the client wants its progress under; None: it wants none."""
+    """Returns the client's progress token; None if it wants no progress."""
     meta = raw_params(ctx).get("_meta")
     token = meta.get("progressToken") if isinstance(meta, Mapping) else None
     return token if isinstance(token, (str, int)) and not isinstance(token, bool) else None

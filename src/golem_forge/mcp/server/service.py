@@ -57,11 +57,11 @@ from golem_forge.mcp.server.sdk import (
 )
 
 MOST_SUBSCRIBED: Final = 100
-"""URIs of one connection, or of one stream."""
+"""Maximum URIs of one connection or stream."""
 MOST_LISTENING: Final = 256
 """Streams of 2026-07-28 that are open at the same time."""
 MOST_LISTENING_EACH: Final = 16
-"""Of one client. Threat: one that takes them all."""
+"""Maximum streams of one client. Threat: one that takes them all."""
 LOOK_SECONDS: Final = 0.5
 _LOOK_SHARE: Final = 10
 """Looking at the files takes a tenth of the time at most."""
@@ -71,8 +71,9 @@ _log = logging.getLogger(__name__)
 
 
 class SubscriptionHandler:
-    """Who is told of which resource. With the handshake protocol a connection subscribes URI by URI; on 2026-07-28 a
-    `subscriptions/listen` stream names them."""
+    """Tracks which client is notified of which resource. With the handshake protocol a connection subscribes URI by
+    URI; on 2026-07-28 a `subscriptions/listen` stream names them.
+    """
 
     def __init__(
         self, clients: ClientRegistry, resources: ResourceHandler, host: ServedCalls, bus: InMemorySubscriptionBus
@@ -161,7 +162,7 @@ class SubscriptionHandler:
             forget()
 
     def close(self) -> None:
-        """Every stream ends in order."""
+        """Ends every stream in order."""
         self._listening.close()
 
     async def _look(self, news: dict[str, None]) -> None:
@@ -324,7 +325,7 @@ class Service:
 _OF_SERVERS_TOO: Final = frozenset(
     {"tools/list", "prompts/list", "prompts/get", "resources/list", "completion/complete"}
 )
-"""What proxied servers take part in."""
+"""Methods in which proxied servers take part."""
 
 
 async def _without_details(ctx: Context, call_next: CallNext) -> HandlerResult:

@@ -37,7 +37,7 @@ _BACKPRESSURE_CHECK_SECONDS: Final = 0.02
 
 
 async def serve_stdio(host: ServingHost, pipes: StdioDescriptors | None = None) -> int:
-    """Until stdin ends or a signal comes. `pipes`: instead of this process's own stdin and stdout."""
+    """Serves until stdin ends or a signal comes. `pipes` replaces this process's stdin and stdout."""
     service = Service(host)
     told_to_end = anyio.CancelScope()
     with (
@@ -96,7 +96,7 @@ async def _read_lines(
                 await to_us.send(SessionMessage(message))
 
     async def has_room() -> bool:
-        """False: it never will have, since the client has hung up."""
+        """Waits until the client reads; False if it has hung up."""
         while to_client.statistics().tasks_waiting_send > MOST_UNREAD:
             if hung_up(descriptor):
                 return False

@@ -73,7 +73,7 @@ class TokenStore:
             self._write(*left)
 
     def tokens(self) -> tuple[ClientToken, ...]:
-        """As the file has them now. Raises ForgeError if it cannot be read."""
+        """Returns the tokens in the file. Raises ForgeError if it cannot be read."""
         try:
             return self._file.read() or ()
         except JSON_FILE_ERRORS:
@@ -82,7 +82,7 @@ class TokenStore:
             ) from None
 
     def holder(self, secret: str) -> ClientToken | None:
-        """Whose token this is; None: nobody's, or the file cannot be read."""
+        """Returns the client of this token; None if there is none or the file cannot be read."""
         try:
             known = {token.sha256: token for token in self.tokens()}
         except ForgeError:

@@ -32,8 +32,10 @@ _DEEPEST: Final = 24
 MOST_INSIDE: Final = 100_000
 """Files that commands may leave in a private copy; of more, it begins anew."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp")
+_OURS: Final = regex(r"\.forge-[0-9a-f]{16}\.tmp(?:\.lock)?")
 _STALE_NS: Final = 10_000_000_000
+_EDITED_NS: Final = 600_000_000_000
+"""So much longer a file of ours may be there that is no lock: git edits an index in it, for a Forge of another zone."""
 UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _OBJECT: Final = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
@@ -97,13 +99,14 @@ class GitDir:
         mode: int = 0o644,
         written: int | None = None,
         still: Callable[[], bool] | None = None,
+        beside: str = "",
     ) -> Stamp:
         """Gives the stamp of the new file; its time of change may be a later one. `written`: the time of writing, where
         a copy must keep it: git compares the index's with those of files. `still`: asked while the lock is held; False:
-        it is no longer what was judged. Raises GitLocked then, and while somebody else has the lock; OSError where the
-        system refuses."""
+        it is no longer what was judged. `beside`: the name of a file of ours there that has the content. Raises
+        GitLocked then, and while somebody else has the lock; OSError where the system refuses."""
         self._make_parents(path)
-        with self._parent(path) as (parent, name), _lock(parent, name, content, mode, written) as lock:
+        with self._parent(path) as (parent, name), _lock(parent, name, content, mode, written, beside) as lock:
             if still is not None and not still():
                 raise GitLocked(path)
             stamp = stamp_of(os.stat(lock, dir_fd=parent, follow_symlinks=False))
@@ -143,7 +146,11 @@ class GitDir:
         self._looked_for_stale = before + _STALE_NS
         for folder, _ in list(self.folders("")):
             names = self.names(folder)
-            ours = {one.st_ino for name, one in names.items() if _OURS.fullmatch(name) and one.st_ctime_ns < before}
+            ours = {
+                one.st_ino
+                for name, one in names.items()
+                if _OURS.fullmatch(name) and one.st_ctime_ns < before - (_EDITED_NS if one.st_nlink == 1 else 0)
+            }
             for name, found in names.items():
                 if found.st_ino in ours:
                     self.remove(_joined(folder, name))
@@ -153,7 +160,7 @@ class GitDir:
         nothing was written. Raises OSError."""
         other._make_parents(path)
         source = self._opener(self._root, self._parts(path), CONTENT)
-        fresh = f".forge-{os.urandom(8).hex()}.tmp"
+        fresh = own_name()
         with os.fdopen(source, "rb") as given, other._parent(path) as (parent, name):
             if not stat.S_ISREG(os.fstat(source).st_mode):
                 return False
@@ -371,6 +378,11 @@ class GitDir:
                 os.mkdir(name, 0o755, dir_fd=parent)
 
 
+def own_name() -> str:
+    """Of a file of ours in a git directory; who is killed leaves it to `remove_stale`."""
+    return f".forge-{os.urandom(8).hex()}.tmp"
+
+
 def _joined(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
@@ -384,17 +396,18 @@ def size_limit(path: str) -> int:
 
 
 @contextlib.contextmanager
-def _lock(parent: int, name: str, content: bytes = b"", mode: int = 0o644, written: int | None = None) -> Iterator[str]:
+def _lock(
+    parent: int, name: str, content: bytes = b"", mode: int = 0o644, written: int | None = None, beside: str = ""
+) -> Iterator[str]:
     """Git's own lock of a file, with its new content. Raises GitLocked. Written beside it first: whoever is killed
     while the lock is held leaves it to block the person's git, and a second name tells that the lock is ours."""
-    lock, fresh = f"{name}.lock", f".forge-{os.urandom(8).hex()}.tmp"
-    file = os.open(fresh, _WRITE, mode, dir_fd=parent)
+    lock, fresh = f"{name}.lock", beside or own_name()
     try:
-        with os.fdopen(file, "wb") as opened:
-            opened.write(content)
-            opened.flush()
-            if written is not None:
-                os.utime(file, ns=(written, written))
+        if not beside:
+            with os.fdopen(os.open(fresh, _WRITE, mode, dir_fd=parent), "wb") as opened:
+                opened.write(content)
+        if written is not None:
+            os.utime(fresh, ns=(written, written), dir_fd=parent, follow_symlinks=False)
         try:
             os.link(fresh, lock, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
         except FileExistsError:

@@ -26,7 +26,7 @@ from golem_forge.core.regex import regex
 from golem_forge.sandbox.git import directory, rules
 from golem_forge.sandbox.git.directory import PACKED_REFS, GitDir, GitLocked, Stamp
 from golem_forge.sandbox.git.index import IndexExchange, IndexMove
-from golem_forge.sandbox.git.refs import HEAD_CONTENT, RefExchange
+from golem_forge.sandbox.git.refs import HEAD_CONTENT, STASH_LOG, RefExchange
 from golem_forge.sandbox.git.sides import MOST_NAMED, StampPair, Sync, SyncPhase, write_side
 from golem_forge.sandbox.git.transport import GitFailed
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
@@ -43,7 +43,7 @@ HOST_FOLDER: Final = "forge"
 OWN_FOLDERS: Final = ("objects", "lfs", HOST_FOLDER)
 EXCHANGED_NAMES: Final = frozenset({"refs", PACKED_REFS, "modules", "worktrees", *WRITABLE_FOLDERS})
 TRANSIENT_NAME: Final = regex(
-    r"MERGE_RR|.*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
+    r"MERGE_RR|\.forge-.*|.*\.lock|gc\.(?:pid|log)|packed-refs\.new|tmp.*|.*\.sw[px]|fsmonitor--daemon.*|description|branches"
 )
 """What git and editors leave for a moment, or by habit; nobody needs to hear of it."""
 _OF_A_WORKTREE: Final = ("gitdir", "commondir", "locked")
@@ -52,7 +52,6 @@ _A_HEAD: Final = regex(r"(?:worktrees/[^/]+/)?HEAD")
 _AN_INDEX: Final = regex(r"(?:worktrees/[^/]+/)?index")
 _ONE_WAY: Final = regex(r"(?:worktrees/[^/]+/)?(?:logs/(?!refs/stash$).*|sharedindex\..*)")
 """Copied into the shadow, never out of it: git on the user's side keeps its own."""
-_STASH_LOG: Final = "logs/refs/stash"
 _STASH_LINES: Final = regex(rb"(?:[0-9a-f]{40,64} [0-9a-f]{40,64} [^\n\0]* <[^\n\0]*> \d+ [+-]\d{4}(?:\t[^\n\0]*)?\n)*")
 _STASHED: Final = regex(rb"^[0-9a-f]+ ([0-9a-f]{40,64}) ", re.MULTILINE)
 _KEPT_IDS: Final = regex(r"logs/refs/stash|(?:worktrees/[^/]+/)?rebase-(?:merge|apply)/autostash|worktrees/[^/]+/HEAD")
@@ -110,7 +109,7 @@ class GitExchange:
             staged()  # first: where it changed files outside of the zone, HEAD and the branch stay
         others = {path: each for path, each in changed.items() if path not in of_index}
         files = list(self._compared(others, self._compare_file))
-        stash = next((file for file in files if file.path == _STASH_LOG), None)
+        stash = next((file for file in files if file.path == STASH_LOG), None)
         carried = self._refs.carry(
             self._named_in(files), staged, dropped=self._dropped(files), log=stash and (stash.content, stash.now[0])
         )
@@ -124,7 +123,7 @@ class GitExchange:
             elif carried.stash_stays:
                 self._sync.postponed = True
             else:
-                self._sync.note(_STASH_LOG, (self._real.stamp(_STASH_LOG), file.now[1]))
+                self._sync.note(STASH_LOG, (self._real.stamp(STASH_LOG), file.now[1]))
         self._tell_of_others(standing)
 
     def _dropped(self, files: Iterable[_FileMove]) -> set[str]:
@@ -132,7 +131,7 @@ class GitExchange:
         dropped: set[str] = set()
         for file in files:
             if _KEPT_IDS.fullmatch(file.path):
-                named = _STASHED if file.path == _STASH_LOG else _ID
+                named = _STASHED if file.path == STASH_LOG else _ID
                 gone = {*named.findall(self._real.read(file.path) or b"")} - {*named.findall(file.content or b"")}
                 dropped |= {one.decode() for one in gone}
         return dropped - {self._transport.null_id}
@@ -152,7 +151,7 @@ class GitExchange:
             now = theirs.get(path), ours.get(path)
             if now == before or path.startswith(kept_back):
                 continue
-            on_its_way = (now[1] is None and before[1] is not None) or path == _STASH_LOG
+            on_its_way = (now[1] is None and before[1] is not None) or path == STASH_LOG
             if on_its_way and self._sync.when is SyncPhase.RUNNING:
                 self._sync.postponed = True
             else:
@@ -233,7 +232,7 @@ class GitExchange:
         first, last = pieces[0], pieces[-1]
         if first == "worktrees" and not self._leads_here(pieces[1]):
             return f"The command changed {shown}, which belongs to a worktree outside of the zone; the old one stays."
-        if first != "worktrees" and self._sides.own and path != _STASH_LOG:
+        if first != "worktrees" and self._sides.own and path != STASH_LOG:
             return f"The command changed {shown}, which belongs to a work tree outside of the zone; the old one stays."
         if _AN_INDEX.fullmatch(path) and path not in self._sides.trees:
             return f"The command changed {shown}, which belongs to a work tree outside of the zone; the old one stays."
@@ -248,7 +247,7 @@ class GitExchange:
         elif not {*pieces[:-1]}.isdisjoint(rules.SEQUENCER_FOLDERS):
             if why := rules.sequencer_objection(last, ours):
                 return f"The command wrote {shown}, and {why}; Forge ignored it."
-        elif path == _STASH_LOG:
+        elif path == STASH_LOG:
             if _STASH_LINES.fullmatch(ours) is None:
                 return f"The command wrote {shown}, and it is no list of stashes; the old one stays."
         elif path in free_names(self._zone, self._sides.prefix):

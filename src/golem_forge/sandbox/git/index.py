@@ -169,6 +169,8 @@ class IndexMove(NamedTuple):
     path: str
     content: bytes
     """What git made of the user's index."""
+    beside: str
+    """The file that has it."""
     objects: frozenset[str]
     """That it names, and the old one does not."""
     now: StampPair
@@ -185,17 +187,18 @@ class IndexExchange:
         self._zone = sync.sides.zone
         self._real, self._shadow = sync.sides.real, sync.sides.shadow
         self._transport = sync.sides.transport
-        self._read: dict[str, bytes] = {}
-        """What commands wrote, of an index that git lists already."""
+        self._read: dict[str, tuple[bytes | None, bytes | None]] = {}
+        """What the user and a command have, of an index that git lists already."""
 
     def begin(self, changed: Mapping[str, tuple[StampPair, StampPair]]) -> None:
         """Git lists the first index that is to be compared while refs are compared and pushed."""
         for path, (before, now) in changed.items():
             postponed = self._sync.when is SyncPhase.RUNNING and now[0] != before[0]
             if now[1] != before[1] and not postponed and (ours := self._shadow.read(path)) is not None:
-                self._read[path] = ours
-                with contextlib.suppress(GitFailed):
-                    self._transport.begin(ours, self._shared_parts())
+                theirs = self._real.read(path) if now[0] else None
+                self._read[path] = theirs, ours
+                with contextlib.suppress(GitFailed, OSError):
+                    self._transport.begin(path, ours, self._shared_parts(), theirs)
                 return
 
     def compare(self, path: str, before: StampPair, now: StampPair) -> IndexMove | StampPair | None:
@@ -205,7 +208,9 @@ class IndexExchange:
             return None
         if now[1] == before[1]:
             return self.returned(path, now)
-        theirs, ours = self._real.read(path) if now[0] else None, self._read.pop(path, None) or self._shadow.read(path)
+        if path not in self._read:
+            self._read[path] = self._real.read(path) if now[0] else None, self._shadow.read(path)
+        theirs, ours = self._read.pop(path)
         shown = self._sides.shown(path)
         if (theirs is None) != (now[0] is None):
             return now  # larger than anybody means an index to be: it stays what it is
@@ -272,12 +277,12 @@ class IndexExchange:
         sparse = [one for one in change.sparse if may_skip and not self._is_there(tree, one)]
         self._tell_hidden(tree, [one for one in change.sparse if one not in sparse], _OVERLOOKED)
         try:
-            content = self._transport.with_entries(theirs, lines, (*change.skipped, *sparse))
+            content, beside = self._transport.edited(path, theirs, lines, (*change.skipped, *sparse))
         except GitFailed as failed:
             text = f"Git does not accept the index that the command left ({failed}); the old one stays."
             self._sync.tell("git_files", Severity.CRITICAL, text, path)
             return self.returned(path, now)
-        return IndexMove(path, content, change.objects, now, merged=based != listed, expected=expected)
+        return IndexMove(path, content, beside, change.objects, now, merged=based != listed, expected=expected)
 
     def _change(self, before: bytes, after: bytes, tree: WorkTree) -> IndexChange:
         null_id, empty = self._transport.null_id, self._transport.empty_blob
@@ -295,7 +300,7 @@ class IndexExchange:
         written = now[0][2] if now[0] else None
         still = lambda: self._real.stamp(path) == now[0]  # noqa: E731
         try:
-            stamp = self._real.replace(path, move.content, written=written, still=still)
+            stamp = self._real.replace(path, move.content, written=written, still=still, beside=move.beside)
         except GitLocked:
             self._sync.retry(path)
             return

@@ -39,7 +39,7 @@ _MOST_KNOWN: Final = 5000
 _MOST_ALONE: Final = 16
 _REMOTE: Final = regex(r"refs/remotes/[^/]+")
 _STASH: Final = "refs/stash"
-_STASH_LOG: Final = "logs/refs/stash"
+STASH_LOG: Final = "logs/refs/stash"
 _WAS: Final = "refs/forge/was/dropped/"
 _MOST_MADE: Final = 2000
 """New refs at once. Threat: each becomes a file and a log in the user's repository."""
@@ -329,7 +329,7 @@ class RefExchange:
             if self._real.ref(_STASH) != old:
                 return False
             if log is not None:
-                self._real.write_log(_STASH_LOG, log[0], old=log[1])
+                self._real.write_log(STASH_LOG, log[0], old=log[1])
             return True
 
         try:
@@ -338,7 +338,7 @@ class RefExchange:
             else:
                 self._real.delete_ref(_STASH, old=old)
                 if log is not None:
-                    self._real.write_log(_STASH_LOG, log[0], old=log[1])
+                    self._real.write_log(STASH_LOG, log[0], old=log[1])
         except (GitLocked, OSError):
             return "locked"
         return ""

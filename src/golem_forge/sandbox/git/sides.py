@@ -109,7 +109,7 @@ class GitSides:
         if known is not None and known[0] == stamp:
             return known[1]
         if only is not None:
-            return self.transport.entries_of(self.real.read(path), only)
+            return self.transport.entries(self.real.read(path), only)
         self._listed[path] = (stamp, self.transport.entries(self.real.read(path)))
         return self._listed[path][1]
 

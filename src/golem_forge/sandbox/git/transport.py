@@ -24,10 +24,11 @@ import threading
 import time
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import IO, Final, NamedTuple
 
 from golem_forge.core.regex import regex
-from golem_forge.sandbox.git.directory import GitDir
+from golem_forge.sandbox.git.directory import GitDir, is_object_id, own_name
 from golem_forge.sandbox.git.formats import GitSetting, git_words
 from golem_forge.sandbox.host import find_program, is_below
 from golem_forge.sandbox.walls import layout
@@ -72,6 +73,8 @@ _MEMORY: Final = 2 << 30
 """Of git's own: not on what it maps, for a user's packs may be large. A child in walls is another process than the one
 that is started here: it sets the limit itself."""
 _LIMIT: Final = f"ulimit -d {_MEMORY >> 10}"
+_LARGE_INDEX: Final = 1 << 20
+_EDIT: Final = ("update-index", "-z", "--index-info")
 _LIST: Final = ("ls-files", "-v", "--stage", "-z")
 _LIST_AND_PACK: Final = (
     f"{_LIMIT};"
@@ -136,6 +139,9 @@ class Transport:
         """That waits for what to pack."""
         self._listing: _Inside | None = None
         """The same, or one that packs or has packed."""
+        self._begun: _Edit | None = None
+        self._kept = contextlib.ExitStack()
+        """Until the end of the exchange."""
         self._written: dict[str, bytes | None] = {}
         """Of the skeleton, but for an index."""
         self._writing = threading.Lock()
@@ -175,9 +181,7 @@ class Transport:
                 settings.append(f"receive.fsck.skipList={listed}")
             # In memory: it never waits to be heard, so the pack is made while it starts.
             errors, said_back = (stack.enter_context(_file_in_memory()) for _ in range(2))
-            inside = self._inside if wanted else None
-            if inside is not None:  # for one pack
-                self._inside = None
+            inside, self._inside = (self._inside, None) if wanted else (None, self._inside)  # it makes one pack
             source, given = inside.pack if inside is not None else _pipe()
             with source:
                 receiving = self._start(
@@ -248,7 +252,8 @@ class Transport:
     def found(self, names: Collection[str]) -> dict[str, FoundObject]:
         """What names mean in the user's repository: ids, or `<id>~1` for a parent. It lacks what is not in it."""
         found = {name: one for name in names if (one := self._found_loose(name)) is not None}
-        if not (others := [name for name in names if name not in found]):
+        others = [name for name in names if name not in found]
+        if not others:
             return found
         given = "\n".join((*others, "")).encode()
         said = self._on_host("cat-file", "--batch-check=%(objectname) %(objecttype)", "--buffer", given=given)
@@ -258,17 +263,19 @@ class Transport:
 
     def _found_loose(self, name: str) -> FoundObject | None:
         """The beginning of an object that just arrived says it without a process of git. The user's store is not
-        writable from inside. None: ask git."""
+        writable from inside. None: ask git. Threat: the name comes from a listing made inside, and may be a path."""
         one, parent, _ = name.partition("~1")
+        if not is_object_id(one):
+            return None
         try:
             with open(os.path.join(self.git_dir, "objects", one[:2], one[2:]), "rb") as file:
                 begins = zlib.decompressobj().decompress(file.read(_BLOCK), _BLOCK)
         except (OSError, zlib.error):
             return None
-        if not parent:
-            return FoundObject(one, begins.partition(b" ")[0].decode("ascii", "replace"))
-        first = _FIRST_PARENT.match(begins)
-        return FoundObject(first[1].decode(), "commit") if first is not None else None
+        if parent:
+            first = _FIRST_PARENT.match(begins)
+            return FoundObject(first[1].decode(), "commit") if first is not None else None
+        return next((FoundObject(one, kind) for kind in _KINDS if begins.startswith(f"{kind} ".encode())), None)
 
     def is_ancestor(self, old: str, new: str) -> bool:
         """In the user's repository. False also where nobody can tell."""
@@ -293,20 +300,13 @@ class Transport:
 
     # --- index files
 
-    def entries(self, index: bytes | None) -> bytes:
+    def entries(self, index: bytes | None, paths: Collection[bytes] = ()) -> bytes:
         """What git lists of an index of the user's own: `<flag> <mode> <id> <stage>\\t<path>`, each ended by a NUL.
-        Raises GitFailed."""
+        `paths`: those of some are enough. Raises GitFailed."""
         if index is None:
             return b""
         with self._own_file(index) as path:
-            return self._on_host("ls-files", "-v", "--stage", "-z", index=path)
-
-    def entries_of(self, index: bytes | None, paths: Collection[bytes]) -> bytes:
-        """The same of a few paths."""
-        if index is None or len(paths) > _MOST_WORDS or sum(map(len, paths)) > _LONGEST_WORDS:
-            return self.entries(index)
-        with self._own_file(index) as path:
-            return self._on_host("ls-files", "-v", "--stage", "-z", "--", *map(os.fsdecode, paths), index=path)
+            return self._on_host(*_LIST, "--", *_path_words(paths), index=path)
 
     def entries_inside(self, index: bytes | None, parts: Mapping[str, bytes]) -> bytes:
         """The same of one that a command wrote, read inside walls. `parts`: the other files of a split index, by name.
@@ -320,9 +320,9 @@ class Transport:
         self._write_skeleton(parts)
         return self._in_walls(_LIST, given=b"", index=index)
 
-    def begin(self, index: bytes, parts: Mapping[str, bytes]) -> None:
-        """Have git list an index that a command wrote, for `entries_inside`; the same walls serve the next pack. `end`
-        ends it. Raises GitFailed."""
+    def begin(self, path: str, index: bytes, parts: Mapping[str, bytes], theirs: bytes | None) -> None:
+        """Have git list an index that a command wrote, for `entries_inside`; the same walls serve the next pack. And if
+        the user's own is large, have git read it for `edited`. `end` ends both. Raises GitFailed, OSError."""
         self._write_skeleton(parts)
         with contextlib.ExitStack() as stack:
             argv, handed = self._walls(stack, index)
@@ -342,6 +342,8 @@ class Transport:
             inside.orders[0].close()
             inside.heard[1].close()
         self._inside = self._listing = inside
+        if theirs is not None and len(theirs) > _LARGE_INDEX:
+            self._begin_edit(path, theirs)
 
     def end(self) -> None:
         """Nothing more is listed or packed in this exchange."""
@@ -349,31 +351,62 @@ class Transport:
         listing, self._listing, self._inside = self._listing, None, None
         if listing is not None:
             listing.close()
+        self._begun = None
+        self._kept.close()
 
     def intended(self, paths: Iterable[bytes]) -> set[bytes]:
         """Which of these `git add -N` made, in the index that `entries_inside` was last asked about."""
         wanted = {*paths}
-        few = len(wanted) <= _MOST_WORDS and sum(map(len, wanted)) < _LONGEST_WORDS
-        words = map(os.fsdecode, wanted) if few else ()
-        said = self._in_walls(["ls-files", "--debug", "-z", "--", *words], given=b"", index=self._index)
+        words = ["ls-files", "--debug", "-z", "--", *_path_words(wanted)]
+        said = self._in_walls(words, given=b"", index=self._index)
         return {name for name, facts in _INTENDED.findall(said) if int(facts, 16) & _INTENT_TO_ADD} & wanted
 
     def with_entries(self, index: bytes | None, lines: bytes, skipped: Iterable[bytes] = ()) -> bytes:
         """An index with other entries: lines as `update-index --index-info` takes them, ended by NULs. Equal ones keep
         their times and flags. `skipped`: paths that git is to take as unchanged without a look. Raises GitFailed."""
-        flagged = b"".join(path + b"\0" for path in skipped)
         with self._own_file(index) as path:
-            if lines:
-                self._on_host("update-index", "-z", "--index-info", given=lines, index=path)
-            if flagged:
-                self._on_host("update-index", "--skip-worktree", "-z", "--stdin", given=flagged, index=path)
-            with open(path, "rb") as file:
-                return file.read()
+            return self._edit(path, lines, skipped)
+
+    def edited(self, path: str, index: bytes | None, lines: bytes, skipped: Iterable[bytes]) -> tuple[bytes, str]:
+        """The same for an index of the user's, by its path in the git directory. Gives the content, and the name of a
+        file beside it which has it; `end` takes that away."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.content is index and lines:
+            with contextlib.suppress(OSError):  # it ended, and says why
+                begun.lines.write(lines)
+            _close(begun.lines)
+            begun.done.result()
+            return self._edit(begun.path, b"", skipped), os.path.basename(begun.path)
+        own = self._copy_beside(path, index)
+        return self._edit(own, lines, skipped), os.path.basename(own)
+
+    def _copy_beside(self, path: str, index: bytes | None) -> str:
+        folder = os.path.join(self.git_dir, os.path.dirname(path))
+        return self._kept.enter_context(self._own_file(index, folder))
+
+    def _begin_edit(self, path: str, index: bytes) -> None:
+        """Git reads a large index while another process lists what is to change in it."""
+        own = self._copy_beside(path, index)
+        source, lines = _pipe()
+        beside = ThreadPoolExecutor(1)
+        done = beside.submit(self._on_host, *_EDIT, given=source, index=own)
+        beside.shutdown(wait=False)
+        self._kept.callback(wait, [done])
+        self._kept.callback(_close, lines)
+        self._begun = _Edit(index, own, lines, done)
+
+    def _edit(self, path: str, lines: bytes, skipped: Iterable[bytes]) -> bytes:
+        if lines:
+            self._on_host(*_EDIT, given=lines, index=path)
+        if flagged := b"".join(one + b"\0" for one in skipped):
+            self._on_host("update-index", "--skip-worktree", "-z", "--stdin", given=flagged, index=path)
+        with open(path, "rb") as file:
+            return file.read()
 
     @contextlib.contextmanager
-    def _own_file(self, content: bytes | None) -> Iterator[str]:
+    def _own_file(self, content: bytes | None, folder: str = "") -> Iterator[str]:
         """The path of a file that is gone afterwards; git may replace it. None: there is none at first."""
-        path = os.path.join(self._folder, f"file-{os.urandom(8).hex()}")
+        path = os.path.join(folder or self._folder, own_name())
         try:
             if content is not None:
                 with open(path, "wb") as file:
@@ -386,7 +419,7 @@ class Transport:
 
     # --- processes
 
-    def _on_host(self, *words: str, given: bytes = b"", index: str = "") -> bytes:
+    def _on_host(self, *words: str, given: bytes | IO[bytes] = b"", index: str = "") -> bytes:
         argv = self._host_git(*words)
         environ = {**_ENVIRONMENT, "GIT_INDEX_FILE": index} if index else _ENVIRONMENT
         return self._run(argv, given, environ=environ)
@@ -446,14 +479,15 @@ class Transport:
     def _run(
         self,
         argv: Sequence[str],
-        given: bytes,
+        given: bytes | IO[bytes],
         *,
         environ: Mapping[str, str] = _ENVIRONMENT,
         out: IO[bytes] | None = None,
         descriptors: Collection[int] = (),
     ) -> bytes:
         with contextlib.ExitStack() as stack:
-            stdin, written, errors = (stack.enter_context(_file_in_memory(data)) for data in (given, b"", b""))
+            stdin = stack.enter_context(_file_in_memory(given) if isinstance(given, bytes) else given)
+            written, errors = (stack.enter_context(_file_in_memory()) for _ in range(2))
             process = self._start(
                 argv, environ=environ, stdin=stdin, stdout=out or written, stderr=errors, descriptors=descriptors
             )
@@ -550,6 +584,12 @@ _MOST_WORDS: Final = 500
 _LONGEST_WORDS: Final = 32 << 10
 
 
+def _path_words(paths: Collection[bytes]) -> list[str]:
+    """None, which stands for all paths, where they are too many for a command line."""
+    few = len(paths) <= _MOST_WORDS and sum(map(len, paths)) <= _LONGEST_WORDS
+    return [os.fsdecode(path) for path in paths] if few else []
+
+
 class _Unsound(Exception):
     """`receive-pack` did not take the pack."""
 
@@ -573,18 +613,20 @@ class _Inside:
         self.heard = heard
         self.process: subprocess.Popen[bytes] | None = None
         self._listed: bytes | None = None
+        self._reading = threading.Lock()
 
     def listed(self, seconds: float) -> bytes | None:
         """None: git could not."""
-        if self._listed is None and self.process is not None:
-            with _deadline(self.process, seconds):
-                found, file = bytearray(), self.heard[0]
-                while not found.endswith((_DONE, _FAILED)) and len(found) < _LARGEST_LISTING:
-                    if not (block := os.read(file.fileno(), 1 << 20)):
-                        break
-                    found += block
-            self._listed = bytes(found[: -len(_DONE)]) if found.endswith(_DONE) else None
-        return self._listed
+        with self._reading:
+            if self.process is not None and not self.heard[0].closed:
+                with _deadline(self.process, seconds), self.heard[0] as file:
+                    found = bytearray()
+                    while not found.endswith((_DONE, _FAILED)) and len(found) < _LARGEST_LISTING:
+                        if not (block := os.read(file.fileno(), 1 << 20)):
+                            break
+                        found += block
+                self._listed = bytes(found[: -len(_DONE)]) if found.endswith(_DONE) else None
+            return self._listed
 
     def send(self, revisions: bytes, seconds: float) -> None:
         """The pack goes its way. Raises GitFailed."""
@@ -592,6 +634,7 @@ class _Inside:
         with _deadline(self.process, seconds) as timer:
             self.orders[1].write(b"pack\n" + revisions)
             self.orders[1].close()
+            self.listed(seconds)  # it ends only after its list was read, whether or not anybody wants it
             if self.process.wait() or timer.fired:
                 raise GitFailed("it took too long" if timer.fired else "no pack could be made")
 
@@ -600,6 +643,15 @@ class _Inside:
             _close(file)
         if self.process is not None:
             _end(self.process)
+
+
+class _Edit(NamedTuple):
+    """Git has an index of the user's, and waits for what is to change in it."""
+
+    content: bytes
+    path: str
+    lines: IO[bytes]
+    done: Future[bytes]
 
 
 class _Deadline:

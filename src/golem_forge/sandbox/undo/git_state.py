@@ -159,16 +159,15 @@ class GitState:
 
     def pin(self, ids: Iterable[str]) -> None:
         """Keeps these commits from being collected."""
-        lines = "".join(f"update {_WAS}{one} {one}\n" for one in dict.fromkeys(ids))
-        if lines:
-            with contextlib.suppress(GitRefused):
-                self._git("update-ref", "--stdin", given=lines.encode())
+        self._update_pins(f"update {_WAS}{one} {one}\n" for one in ids)
 
     def unpin(self, ids: Iterable[str]) -> None:
-        lines = "".join(f"delete {_WAS}{one}\n" for one in dict.fromkeys(ids))
-        if lines:
+        self._update_pins(f"delete {_WAS}{one}\n" for one in ids)
+
+    def _update_pins(self, lines: Iterable[str]) -> None:
+        if given := "".join(lines).encode():
             with contextlib.suppress(GitRefused):
-                self._git("update-ref", "--stdin", given=lines.encode())
+                self._git("update-ref", "--stdin", given=given)
 
     def restore(self, steps: Sequence[tuple[str, PathState, PathState]], content: Mapping[str, bytes]) -> None:
         """`steps`: path, what stands there, what it becomes; `content`: of the index to come, by its path. All of the

@@ -8,11 +8,11 @@ several calls become one step for each path: from what stands there now to what 
     a path that others may have changed                     shown, left alone, unless `also` names it
     a state that was not kept                               cannot be brought back
 
-A restore is written to the store first, as a whole, and then done step by step; each step looks at what stands there. A
-process that is killed in the middle leaves the rest to `finish_restores`, which the next session calls (`recover`): a
-path is in its old state or in its new one, and no path that somebody changed meanwhile is touched. Threat: links and
-directories that are exchanged while it runs; every path is opened below the zone's handle, and a file takes its place
-by a rename.
+A restore is written to the store first, as a whole, and then done: many paths are looked at at once, and each step
+compares what it replaces, removes or gives a mode with what was found there. A process that is killed in the middle
+leaves the rest to `finish_restores`, which the next session calls (`recover`): a path is in its old state or in its new
+one, and no path that somebody changed meanwhile is touched. Threat: links and directories that are exchanged while it
+runs; every path is opened below the zone's handle, and a file takes its place by a rename.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from golem_forge.sandbox.undo.store import (
     zone_folder,
 )
 from golem_forge.sandbox.undo.zone_files import OWN_NAME
-from golem_forge.sandbox.undo.zone_history import ZoneHistory, outer_host, same_state, zone_history
+from golem_forge.sandbox.undo.zone_history import ZoneHistory, forget_in_zone, outer_host, same_state, zone_history
 from golem_forge.sandbox.zones import AccessMode
 
 T = TypeVar("T")
@@ -308,11 +308,7 @@ def restore(history: ZoneHistory, steps: Sequence[UndoStep]) -> dict[str, str]:
         said = {"owner": own_process(), "steps": items, "index": history.index_stamp()}
         history.store.set(PENDING, json.dumps(said))
         history.store.mark_busy()
-    left = _carry_out(history, items)
-    with history.store.locked():
-        history.store.set(PENDING, "")
-        history.store.mark_idle()
-    return left
+    return _carry_out(history, items)
 
 
 def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
@@ -330,9 +326,6 @@ def finish_restores(history: ZoneHistory) -> tuple[str, ...]:
     for parts in {tuple(item["path"].split("/")[2:-1]) for item in items}:
         _remove_temporary(history, parts)
     left = _carry_out(history, items, again=True, index=said.get("index", ""))
-    with history.store.locked():
-        history.store.set(PENDING, "")
-        history.store.mark_idle()
     return tuple(item["path"] for item in items if item["path"] not in left)
 
 
@@ -395,6 +388,9 @@ def _carry_out(
             os.fchmod(directory.fd, mode)
     left |= _carry_out_git(history, in_git, index=index)
     history.files.sync()
+    with history.store.locked():
+        history.store.set(PENDING, "")
+        history.store.mark_idle()
     return left
 
 
@@ -611,10 +607,10 @@ def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> No
         ages: list[tuple[int, str, ZoneStore]] = []
         for store in stores:
             with store.locked():
-                for session, (at, _) in store.sessions().items():
+                for session, at in store.sessions().items():
                     journal = home / "sessions" / f"{session}.jsonl"
                     if not journal.exists() or (clock - at > settings.keep and not is_locked(journal)):
-                        store.forget_session(session)
+                        forget_in_zone(store, session)
                     else:
                         ages.append((at, session, store))
                 total += store.collect()
@@ -624,7 +620,7 @@ def prune(home: Path, settings: UndoSettings, *, now: float | None = None) -> No
             if not is_locked(home / "sessions" / f"{session}.jsonl"):
                 with store.locked():
                     before = store.kept_bytes()
-                    store.forget_session(session)
+                    forget_in_zone(store, session)
                     total -= before - store.collect()
 
 
@@ -633,7 +629,7 @@ def forget_session(home: Path, session: str) -> None:
     SessionChangeLog(home, session).remove()
     for store in all_stores(home):
         with contextlib.closing(store), contextlib.suppress(OSError, sqlite3.Error), store.locked():
-            store.forget_session(session)
+            forget_in_zone(store, session)
             store.collect(every_byte=True)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.changes import ABSENT, PathKind, PathState
+from golem_forge.core.changes import PathKind, PathState
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.sandbox.handles import Handle, Parts
 from golem_forge.sandbox.process.monitor import process_stat
@@ -35,6 +35,8 @@ _PACK_BYTES: Final = 256 << 20
 _BUSY: Final = "busy"
 PENDING: Final = "restore"
 """The name of the fact that holds the steps of a restore that is not finished."""
+_COMMIT: Final = "commit:"
+"""What a commit's id follows where others have the digest of a content."""
 _UNUSED: Final = 0.25
 _ASKED_SINGLY: Final = 50
 _ASKED_AT_ONCE: Final = 500
@@ -181,10 +183,11 @@ class ZoneStore:
         path = self.folder / "table.db"
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(path, timeout=10, isolation_level=None, check_same_thread=False)
+        db.execute("PRAGMA synchronous=OFF")  # an empty table that a power cut takes is made again
         db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=NORMAL")
         if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
             db.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={_VERSION};COMMIT;")
+        db.execute("PRAGMA synchronous=NORMAL")
         return db
 
     def close(self) -> None:
@@ -402,15 +405,15 @@ class ZoneStore:
         return Span(cursor.lastrowid or 0, session, call, label, facts)
 
     def spans(self) -> list[Span]:
-        rows = self._db.execute("SELECT id, session, call, label, facts FROM spans")
-        return [Span(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows]
+        return [span for span, _ in self._spans_with_owner()]
 
     def dead_spans(self) -> list[Span]:
         """Those of processes that are gone."""
-        rows = self._db.execute("SELECT id, session, call, label, facts, pid, started FROM spans").fetchall()
-        return [
-            Span(row[0], row[1], row[2], row[3], json.loads(row[4])) for row in rows if not is_alive(row[5], row[6])
-        ]
+        return [span for span, owner in self._spans_with_owner() if not is_alive(*owner)]
+
+    def _spans_with_owner(self) -> list[tuple[Span, tuple[int, int]]]:
+        rows = self._db.execute("SELECT id, session, call, label, facts, pid, started FROM spans")
+        return [(Span(row[0], row[1], row[2], row[3], json.loads(row[4])), (row[5], row[6])) for row in rows]
 
     def note_changes(self, changed: Iterable[tuple[bytes, PathState]], spans: Iterable[Span]) -> None:
         """`changed`: each path with the state before. Of each span the first one counts."""
@@ -476,15 +479,23 @@ class ZoneStore:
             "INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", ((session, one, at) for one in digests if one)
         )
 
-    def sessions(self) -> dict[str, tuple[int, int]]:
-        """Session → (when it last changed something, bytes that only a session keeps)."""
-        rows = self._db.execute(
-            "SELECT session, MAX(at), SUM(size) FROM kept JOIN contents USING (digest) GROUP BY session"
-        )
-        return {session: (at, size) for session, at, size in rows}
+    def keep_commits_for(self, session: str, ids: Iterable[str], at: int) -> None:
+        """The commits that refs left, and that git has as long as we name them."""
+        self.keep_for(session, (_COMMIT + one for one in ids), at)
 
-    def forget_session(self, session: str) -> None:
+    def sessions(self) -> dict[str, int]:
+        """Session → when it last changed something."""
+        return dict(self._db.execute("SELECT session, MAX(at) FROM kept GROUP BY session"))
+
+    def forget_session(self, session: str) -> list[str]:
+        """The commits that are kept for no other."""
+        rows = self._db.execute(
+            "SELECT digest FROM kept WHERE session = ? AND digest LIKE ?"
+            " AND digest NOT IN (SELECT digest FROM kept WHERE session <> ?)",
+            (session, _COMMIT + "%", session),
+        ).fetchall()
         self._db.execute("DELETE FROM kept WHERE session = ?", (session,))
+        return [row[0].removeprefix(_COMMIT) for row in rows]
 
     def collect(self, *, every_byte: bool = False) -> int:
         """Removes contents that nothing names any more. Packs of which a quarter is unused are written anew, with
@@ -548,6 +559,3 @@ def is_alive(pid: int, started: int) -> bool:
         return False
     facts = process_stat(pid)
     return facts is not None and facts.alive and facts.started == started
-
-
-__all__ = ["ABSENT", "PathEntry", "Span", "Stamp", "ZoneStore", "as_bytes", "as_parts", "zone_folder"]

@@ -134,13 +134,8 @@ class ZoneHistory:
         def work() -> list[PathChange]:
             if goes_on:
                 self._going_on.add(span.id)
-            if paths is None:
-                self._look_in_any_case()
-            else:
-                self._note(self._update(self._with_parents(paths)))
+            self._look_for_changes(paths)
             made = self._changes(span, was_idle)
-            if self._git_state is not None:
-                self._git_state.pin(id_ for one in made for id_ in left_commits(one))
             if goes_on:
                 self.store.clear_span(span)
             else:
@@ -159,10 +154,7 @@ class ZoneHistory:
         """The same while the call goes on; `end` gives all of it again."""
 
         def work() -> list[PathChange]:
-            if paths is None:
-                self._look_in_any_case()
-            else:
-                self._note(self._update(self._with_parents(paths)))
+            self._look_for_changes(paths)
             return self._changes(span, was_idle)
 
         return self._guarded(work, [])
@@ -273,8 +265,7 @@ class ZoneHistory:
             plain, runs = json.loads(said)
             self._modes = (plain, runs)
         if self._git_state is None and (found := find_git(self.host)) is not None:
-            root = str(Path(self.host).parents[len(found.below) - 1]) if found.below else self.host
-            self._git_state = GitState(root, found, self._folder)
+            self._git_state = _state_of(found, self.host, self._folder)
             if not found.below:  # else the index is of more than this zone
                 self._git = GitBaseline(self.host, found, self._folder)
                 if self.store.get("source") != "git":
@@ -304,6 +295,13 @@ class ZoneHistory:
                 self._look_at(found.paths, listed)
             self._look_at_git()
         self._mark = mark
+
+    def _look_for_changes(self, paths: Collection[Parts] | None) -> None:
+        """`paths`: of a call that changes only these."""
+        if paths is None:
+            self._look_in_any_case()
+        else:
+            self._note(self._update(self._with_parents(paths)))
 
     def _look_in_any_case(self) -> None:
         """At the end of a call. Where there is too much to look at, at least what was there before the call: a flood of
@@ -630,6 +628,10 @@ class ZoneHistory:
                 made.append(PathChange(self._virtual(path), before, after, others, added, removed))
         digests = (state.digest for one in made for state in (one.before, one.after))
         self.store.keep_for(span.session, digests, int(time.time()))
+        if self._git_state is not None and (left := {id_ for one in made for id_ in left_commits(one)}):
+            self._git_state.pin(left)
+            self.store.keep_commits_for(span.session, left, int(time.time()))
+            self.store.set("host", self.host)
         return made
 
     def _changed_at(self, path: bytes) -> int:
@@ -695,6 +697,18 @@ def find_git(host: str) -> Repository | None:
         host: str
 
     return find_repository(_Place(host))  # type: ignore[arg-type]
+
+
+def forget_in_zone(store: ZoneStore, session: str) -> None:
+    """What only this session needed may go: contents with the next `collect`, commits with git's next gc."""
+    left = store.forget_session(session)
+    if left and (host := store.get("host")) and (found := find_git(host)) is not None:
+        _state_of(found, host, store.folder).unpin(left)
+
+
+def _state_of(repository: Repository, host: str, folder: Path) -> GitState:
+    root = str(Path(host).parents[len(repository.below) - 1]) if repository.below else host
+    return GitState(root, repository, folder)
 
 
 def same_state(one: PathState, other: PathState) -> bool:

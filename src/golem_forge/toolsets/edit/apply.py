@@ -66,7 +66,7 @@ class PatchApplication:
             raise
 
     def finish(self) -> None:
-        """Everything is in place: the kept files go."""
+        """Removes the kept copies after all files are in place."""
         if self._manifest is not None:
             self._manifest.done()
         for _, step in self._steps:
@@ -180,13 +180,13 @@ class FileRecord:
     before: str
     """SHA-256; empty: no file, or too large to be read."""
     after: str
-    """SHA-256; empty: the file goes away."""
+    """SHA-256 of the new content; empty if the file is deleted."""
     kept: str
     """The old file's second name, in the same directory; it may not have come to it."""
     temp: str
     """Name under which the new content waits, if it came to it."""
     made: int
-    """How many of the directories above the file did not exist before."""
+    """How many parent directories did not exist before."""
 
 
 class PatchManifest:
@@ -220,7 +220,7 @@ class PatchManifest:
         return manifest
 
     def done(self) -> None:
-        """After a crash from here on only kept copies are removed."""
+        """Marks the patch as complete; after a crash from here on only kept copies are removed."""
         with contextlib.suppress(OSError):
             self._append(_DONE_MARK)
 
@@ -230,7 +230,7 @@ class PatchManifest:
         self.close()
 
     def close(self) -> None:
-        """Leaves the file for a later session."""
+        """Closes the manifest but leaves the file for a later session."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
@@ -243,7 +243,7 @@ class PatchManifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashedPatch:
-    """A manifest whose process is gone."""
+    """A manifest whose process has died."""
 
     manifest: PatchManifest
     files: tuple[FileRecord, ...]
@@ -391,7 +391,7 @@ def _remove_made(record: FileRecord, target: Target) -> None:
 
 
 def _target_digest(target: Target) -> str | None:
-    """None: no file there; empty: one that cannot be read."""
+    """Returns the digest of the file; None if there is none, empty if it cannot be read."""
     if not target.exists:
         return None
     try:

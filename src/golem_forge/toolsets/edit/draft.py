@@ -30,24 +30,24 @@ from golem_forge.toolsets.file_access import decode, looks_binary, replaced_whol
 @dataclass(slots=True, kw_only=True, eq=False)
 class FileDraft:
     target: Target
-    """Judged for write."""
+    """The target, judged for write."""
     before: bytes | None
-    """None: no file, or one too large to be read (`existed` tells which)."""
+    """The old content; None if there is no file or it is too large to be read (`existed` tells which)."""
     now: bytes | None
     removal: Target | None = None
-    """The same path judged for delete, once an operation takes the file away."""
+    """The same path judged for delete, once an operation removes the file."""
     deleted: bool = False
-    """By a Delete, after which only an Add may come."""
+    """Whether a Delete removed it, after which only an Add may follow."""
     moved_from: FileDraft | None = None
     secret: bool = False
     """Its old content is shown to nobody who did not ask to read it."""
     touched: bool = False
     changes: list[LineChange] | None = None
-    """How `now` follows from `before`, while a single Update made it."""
+    """The changed lines between `before` and `now`, if a single Update made them."""
     patch_lines: list[str] = field(default_factory=list)
     """The lines of the patch about this file, for the diff of a secret one."""
     executable: bool | None = None
-    """What it becomes; None: as it was, and a new file is not."""
+    """The new executable bit; None leaves it (a new file has none)."""
 
     @property
     def path(self) -> str:
@@ -136,7 +136,7 @@ class Draft:
         file.moved_from = None
 
     def check_directories(self) -> None:
-        """No file may be where another one needs a directory."""
+        """Checks that no file stands where another one needs a directory."""
         existing = {path for path, file in self.files.items() if file.now is not None}
         for path in existing:
             above = path.rpartition("/")[0]
@@ -149,7 +149,7 @@ class Draft:
         self._effects.setdefault((effect.verb, effect.target), effect)
 
     def _resolve_target(self, path: str, access: Verb) -> Target:
-        """With the handle of its directory that an earlier target of the patch already holds."""
+        """Resolves a target and reuses the directory handle that an earlier target of the patch holds."""
         target = self._resolve(path, access)
         if target.zone is not None and target.parent is not None:
             key = target.zone.name, target.parts[: len(target.parts) - max(target.missing, 1)]
@@ -232,7 +232,7 @@ class PatchEntry(NamedTuple):
 
 
 def patch_entries(draft: Draft) -> list[PatchEntry]:
-    """In the order in which the patch first names them; a moved file once, where its old name stands."""
+    """Returns the entries in the order in which the patch first names them; a moved file once, at its old name."""
     moved = {
         id(file.moved_from): file
         for file in draft.files.values()

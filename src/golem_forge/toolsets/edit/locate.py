@@ -95,7 +95,7 @@ def _candidate_lines(chunk: Chunk) -> Iterator[tuple[PatchLine, ...]]:
 
 
 def _has_context_header(chunk: Chunk) -> bool:
-    """A bare `@@` says nothing about the place."""
+    """Whether a header names a line; a bare `@@` says nothing about the place."""
     return any(header.context for header in chunk.headers)
 
 
@@ -209,7 +209,7 @@ def is_blank(line: str) -> bool:
 
 
 class LineIndex:
-    """All lines of a file as one level reads them, and where each is."""
+    """All lines of a file at one match level, with their positions."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -218,7 +218,7 @@ class LineIndex:
             self.positions.setdefault(line, []).append(at)
 
     def places(self, wanted: list[str], start: int, stop: int) -> Iterator[int]:
-        """Where the wanted lines stand, one after another, wholly inside `start:stop`."""
+        """Yields the positions where the wanted lines stand in sequence, wholly inside `start:stop`."""
         found = [self.positions.get(line) for line in wanted]
         if not wanted or None in found:
             return
@@ -268,7 +268,7 @@ class LineEdit(NamedTuple):
 class PatchedBytes(NamedTuple):
     data: bytes
     changes: list[LineChange] | None
-    """What became of which lines, for the diff; None where lines end in a lone CR, which a diff does not split at."""
+    """The changed lines, for the diff; None if lines end in a lone CR, at which a diff does not split."""
 
 
 class PatchedText:
@@ -291,7 +291,7 @@ class PatchedText:
 
     @property
     def line_end(self) -> str:
-        """That of the first line; a file without any gets LF."""
+        """Returns the line end of the first line; LF for a file without any."""
         first = self._lines[0] if self._lines else ""
         return first[len(strip_line_end(first)) :] or "\n"
 
@@ -316,7 +316,7 @@ class PatchedText:
 
     @staticmethod
     def _terminate_last_line(made: list[str], end: str, changes: list[LineChange], old_count: int) -> None:
-        """Only the file's own last line can lack its end; with something after it, or at the end, it gets one."""
+        """Adds a line end to the last line if it lacks one."""
         if made and not made[-1].endswith(("\n", "\r")):
             made[-1] += end
             changes.append(LineChange(old_count - 1, old_count, len(made) - 1, len(made)))
@@ -419,7 +419,7 @@ def _best_equal_place(wanted: list[str], reading: LineIndex, start: int) -> int 
 
 
 def _best_similar_place(wanted: list[str], reading: LineIndex, start: int) -> int | None:
-    """Without an equal line: the place of the line most like the longest one."""
+    """Returns the position of the line most similar to the longest wanted line, if no line is equal."""
     from difflib import SequenceMatcher
 
     offset = max(range(len(wanted)), key=lambda i: len(wanted[i]))

@@ -40,7 +40,7 @@ _LINE_MARKS: Final = frozenset(" +-")
 class ChunkHeader(NamedTuple):
     number: int
     context: str
-    """The line to look for; empty for a bare `@@`."""
+    """The line to search for; empty for a bare `@@`."""
 
 
 class PatchLine(NamedTuple):
@@ -56,7 +56,7 @@ class Chunk:
     at_end: bool
     """`*** End of File` follows: it must match there."""
     loose: int
-    """How many empty lines stand at its end without any mark: context, or just space before what follows."""
+    """How many empty lines without any mark stand at its end: context, or only space before what follows."""
 
     @property
     def number(self) -> int:
@@ -107,7 +107,7 @@ def parse_patch(text: str, *, padded: bool = False) -> tuple[Operation, ...]:
 
 
 def has_padded_markers(text: str) -> bool:
-    """Whether `padded` makes a difference."""
+    """Whether the option `padded` makes a difference."""
     return any(
         line[:1] == " " and (_reads_as_marker(line.strip()) or _MOVE.fullmatch(line.strip()) is not None)
         for line in text.split("\n")
@@ -130,7 +130,7 @@ def _trimmed(lines: list[str], first: int, last: int) -> tuple[int, int]:
 
 
 def _unwrapped(lines: list[str], first: int, last: int) -> tuple[int, int]:
-    """Without `<<EOF` … `EOF` around it."""
+    """Returns the range without `<<EOF` … `EOF` around it."""
     opening = _HEREDOC_START.fullmatch(lines[first].strip()) if first < last else None
     if opening and lines[last].strip() == opening[opening.lastindex or 0]:
         return _trimmed(lines, first + 1, last - 1)
@@ -286,7 +286,7 @@ _PATH_LINE: Final = regex(r"(\s*\*\*\* (?:Add File|Delete File|Update File|Move 
 class PatchCommand:
     patch: str
     directory: str
-    """What its relative paths are relative to; empty: where the command would have run."""
+    """The directory that its paths are relative to; empty means where the command would have run."""
 
 
 def split_patch_command(cmd: str) -> PatchCommand | None:
@@ -308,7 +308,8 @@ def split_patch_command(cmd: str) -> PatchCommand | None:
 
 
 def rebase_patch(patch: str, directory: str) -> str:
-    """The same patch with its relative paths below `directory`; absolute ones stay. What is no patch stays as it is.
+    """Returns the patch with its relative paths below `directory`; absolute ones stay. Text that is no patch is
+    unchanged.
 
     A line that only might be a marker is changed too: it then fits no file, rather than the wrong one.
     """
@@ -333,14 +334,14 @@ NOTHING_CHANGED: Final = "Patch not applied; nothing was changed."
 
 
 class PatchInvalid(ForgeError):
-    """Not in the grammar; `problem` begins with the patch's line number where there is one."""
+    """Raised for text that is not in the grammar; `problem` begins with the patch's line number if there is one."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"{NOTHING_CHANGED}\n{problem}", status=Status.INPUT_INVALID, code="PATCH_INVALID")
 
 
 class PatchFailed(ForgeError):
-    """In the grammar, but it does not fit the files."""
+    """Raised for a valid patch that does not fit the files."""
 
     def __init__(self, problem: str, code: str = "PATCH_FAILED") -> None:
         super().__init__(f"{NOTHING_CHANGED}\n{problem}", code=code)

@@ -263,7 +263,7 @@ class ExecSettings:
 
 
 def exec_settings(tool: Tool) -> ExecSettings:
-    """Those that this exec_command was made with."""
+    """Returns the settings with which this exec_command was made."""
     given = tool.planner.args[:1] if isinstance(tool.planner, partial) else ()
     return next((each for each in given if isinstance(each, ExecSettings)), ExecSettings())
 

@@ -103,12 +103,12 @@ async def plan_command(
 
 @dataclass(frozen=True, slots=True)
 class CommandExtras:
-    """What a tool that runs a command of its own gives it beside what every command has."""
+    """What a tool adds to a command of its own, besides what every command has."""
 
     shown: tuple[HostDirectory, ...] = ()
-    """Directories of Forge's own that it may read."""
+    """Directories of Forge that it may read."""
     git: dict[str, str] = field(default_factory=dict)
-    """Settings."""
+    """Git settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ def _credential_warnings(environment: ExecEnvironment, hosts: Iterable[str]) -> 
 
 
 def _show_use(ctx: ToolContext, use: CredentialUse) -> None:
-    """In the journal before the request goes out."""
+    """Records the use of a credential in the journal before the request is sent."""
     data = {"variable": use.variable, "host": use.host, "method": use.method, "path": use.path}
     ctx.show("credentialUsed", {"toolCallId": ctx.call_id, **data})
 
@@ -251,20 +251,21 @@ class _ServiceLog:
 
 
 def _is_direct(environment: ExecEnvironment, host: str, port: int) -> bool:
-    """Of this computer, and reached without the proxy, which Go for one does not ask there. What the proxy has a
-    credential for is reached through it, and so is a mirror at the proxy's own port."""
+    """Whether the host is this computer and is reached without the proxy, which Go, for example, does not use there. A
+    host with a credential, and a mirror at the proxy's own port, are reached through the proxy.
+    """
     if port == PROXY_PORT and is_mirror(host, port):
         return False
     return is_own_machine(host) and not environment.walls.credentials_for([HostGrant(host, port)])
 
 
 def _is_service(environment: ExecEnvironment, host: str, port: int) -> bool:
-    """To be agreed to by itself. A mirror belongs to its group."""
+    """Whether the host is a service that needs its own approval. A mirror belongs to its group."""
     return _is_direct(environment, host, port) and not is_mirror(host, port)
 
 
 def _service_warnings(environment: ExecEnvironment, targets: Sequence[str]) -> tuple[str, ...]:
-    """For the card: what a service is."""
+    """Returns the warning for the card that explains what a service is."""
     places = ((target, host_and_port(target)) for target in targets)
     own = [target for target, place in places if place is not None and _is_service(environment, *place)]
     return (f"{' and '.join(own)}: a service of this computer, with all that it lets its users do.",) if own else ()

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from golem_forge.sandbox.walls.model import Coverage, PathRule, UncoveredPath
 
 PRIVATE_DIRECTORY: Final = "/home/forge"
-"""Where commands of a worker without zones start: an empty private directory."""
+"""The empty private directory where commands of a worker without zones start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ExecEnvironment:
         )
 
     def workspace(self, level: Level) -> str:
-        """Where the default zone stands for commands; empty without one."""
+        """Returns the path of the default zone for commands; empty without one."""
         zone = self.sandbox.default_zone
         return self.walls.mount_point(zone, level) if zone is not None else ""
 
@@ -172,19 +172,19 @@ class CommandAnalysis:
     reads_only: bool
     """Every segment is proven to only read, if all zones are read-only for it."""
     exits: Exits = NO_EXITS
-    """What of the host's devices and sockets it gets."""
+    """Host devices and sockets that the command gets."""
     outside: bool = False
-    """It asks to run outside the walls."""
+    """Whether it asks to run outside the walls."""
     coverage: Coverage | None = None
-    """What could not be brought back if it changed it, where the approval mode is `contained`."""
+    """What could not be undone if the command changed it; set in the approval mode `contained`."""
 
     @property
     def no_walls(self) -> bool:
-        """Nothing confines it: what is typed into it later is as grave as its start."""
+        """Whether nothing confines it; then input that is typed later has the same risk as its start."""
         return self.level is Level.OFF or bool(self.exits.sockets)
 
     def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
-        """What is read-only for this call: nobody was asked, and it could not be undone."""
+        """Returns what is read-only for this call, because nobody was asked and it could not be undone."""
         return self.coverage.not_kept if ctx.contained and self.coverage is not None else ()
 
     def unmasked_paths(self, rules: Sequence[PathRule]) -> frozenset[str]:
@@ -251,7 +251,7 @@ _OUTSIDE: Final = "this one command would run outside the walls, as you: with yo
 
 
 async def _analyze_outside(text: str, environment: ExecEnvironment, cwd: str) -> CommandAnalysis:
-    """Of a command without walls only what is dangerous in it matters, and that nothing but a person lets it run."""
+    """Analyses a command without walls: only its dangers matter, and that only a person lets it run."""
     facts, effects = await run_in_thread(
         lambda: command_facts(text, environment.command_world(), cwd, is_secret_name, full_walls=False)
     )

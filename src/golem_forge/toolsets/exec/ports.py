@@ -90,7 +90,7 @@ def _unpublish_arguments() -> type[BaseModel]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
     port: int
-    """Inside."""
+    """The port inside."""
     address: str
     outer_port: int
     loopback: SessionLoopback
@@ -106,7 +106,7 @@ class Publication:
 
 
 class PublishedPorts:
-    """A part of the session."""
+    """The published ports of a session."""
 
     def __init__(self) -> None:
         self._by_place: dict[Hashable, Publication] = {}
@@ -123,7 +123,7 @@ class PublishedPorts:
         return self._by_place.get((loopback.number, port))
 
     async def publish(self, loopback: SessionLoopback, port: int) -> Publication:
-        """Raises ToolFailed."""
+        """Publishes a port, or returns its existing publication. Raises ToolFailed."""
         from golem_forge.sandbox.network.forward import PortForward
 
         if (known := self.find(loopback, port)) is not None:
@@ -139,7 +139,9 @@ class PublishedPorts:
         return made
 
     def end(self, port: int) -> tuple[Publication, ...]:
-        """Those that ended: a sub-worker may have published the same port of its own loopback."""
+        """Ends the publications of a port and returns them; a sub-worker may have published the same port of its own
+        loopback.
+        """
         ended = tuple(each for each in self._by_place.values() if each.port == port)
         for each in ended:
             each.forward.close()
@@ -152,7 +154,7 @@ class PublishedPorts:
 
 
 def _listen(port: int) -> socket.socket:
-    """On an address that nobody can guess, at the same port where that is free there."""
+    """Listens on an address that nobody can guess, at the same port if it is free there. Raises ToolFailed."""
     for number in range(_TRIES):
         wanted = port if number < _TRIES // 2 else 0
         try:
@@ -163,7 +165,7 @@ def _listen(port: int) -> socket.socket:
 
 
 def random_address() -> str:
-    """Of 127/8, and not of 127.0/16, where the system's own servers are."""
+    """Returns a random address of 127/8, outside 127.0/16 where the system's own servers are."""
     return f"127.{16 + secrets.randbelow(224)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
 
 
@@ -187,8 +189,9 @@ async def _plan_publish(sandbox: Sandbox | None, args: dict[str, Any], ctx: Tool
 
 
 async def _loopback_with(port: int, sandbox: Sandbox | None, ctx: ToolContext) -> SessionLoopback:
-    """Where the port listens: in the loopback of the worker that asks; for a person in that of any worker. Raises
-    ToolFailed."""
+    """Returns the loopback where the port listens: that of the asking worker; for a person that of any worker. Raises
+    ToolFailed.
+    """
     from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
     from golem_forge.toolsets.exec.environment import environment_of
 
@@ -259,15 +262,16 @@ def _row(each: ListeningPort, published: Publication | None, redact: Callable[[s
 
 
 def port_lines(rows: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """For people: a table with its head."""
+    """Returns the rows of a table for people, with its header."""
+    published = any(row["url"] for row in rows)
     return [
-        ("PORT", "COMMAND", "SINCE", "PUBLISHED AT"),
+        ("PORT", "SINCE", *(("PUBLISHED AT",) if published else ()), "COMMAND"),
         *(
             (
                 str(row["port"]),
-                row["command"] or "nothing listens now",
                 local_minute(row["since"]) if row["since"] else "",
-                row["url"],
+                *((row["url"],) if published else ()),
+                row["command"] or "nothing listens now",
             )
             for row in rows
         ),

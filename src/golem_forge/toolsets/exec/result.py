@@ -69,7 +69,7 @@ async def first_wait(
 async def report(
     sessions: ExecSessions, running: RunningCommand, tokens: int, ctx: ToolContext, notes: Iterable[str] = ()
 ) -> ToolCompletion:
-    """What is new since the last report, and how the process stands."""
+    """Returns the new output since the last report, and the state of the process."""
     ending = running.ending
     first = not running.number
     if ending is None:
@@ -126,7 +126,7 @@ def output_keeper(ctx: ToolContext) -> KeepOutput:
 
 
 async def bound_off_loop(text: TextSlice, limit: int, keep: KeepOutput) -> BoundedText:
-    """What must be kept on disk is written in a thread: it may be 64 MiB."""
+    """Shortens a text; a long one is stored in a thread, because it may have 64 MiB."""
     if text.size <= limit:
         return bound_text(text, limit, keep)
     return await run_in_thread(lambda: bound_text(text, limit, keep))
@@ -231,17 +231,17 @@ class JoinedText:
 class BoundedText:
     text: str
     handle: str = ""
-    """The whole, if the text is not."""
+    """The handle of the whole text, if it was shortened."""
     cut: bool = False
 
 
 def bound_text(whole: TextSource, limit: int, keep: KeepOutput) -> BoundedText:
-    """At most `limit` bytes of it, head and tail half each."""
+    """Returns at most `limit` bytes, half head and half tail."""
     return bound_with_handle(whole, limit, keep(whole.pieces()) if whole.size > limit else "")
 
 
 def bound_with_handle(whole: TextSource, limit: int, handle: str) -> BoundedText:
-    """The same for a text that was stored already, alone or as part of another."""
+    """The same for a text that is already stored, alone or as part of another."""
     cut = whole.size > limit
     return BoundedText(head_and_tail(whole, limit, handle), handle if cut else "", cut)
 
@@ -250,7 +250,7 @@ _HAS_HOSTS: Final = "It has hosts, so its ports are its own: start a server that
 
 
 def own_loopback_hint(running: RunningCommand, ctx: ToolContext) -> tuple[str, ...]:
-    """For a command that goes on where no other one reaches it, although a server in it may be meant to be reached."""
+    """Returns a hint for a running command that no other command can reach, although it may be a server."""
     if running.no_walls or running.walled.loopback is not None:
         return ()
     if not running.offline:
@@ -289,7 +289,7 @@ _SIGNING_FAILED: Final = regex(r"gpg failed to sign|failed to write commit objec
 
 
 def signing_hint(running: RunningCommand) -> tuple[str, ...]:
-    """For a command that failed because something was not signed."""
+    """Returns a hint for a command that failed because something was not signed."""
     ending, signing = running.ending, running.signing
     if ending is None or not ending.exit_code or signing is None:
         return ()
@@ -301,8 +301,10 @@ def signing_hint(running: RunningCommand) -> tuple[str, ...]:
 
 
 def credential_hint(running: RunningCommand, passed_by: Sequence[str]) -> tuple[str, ...]:
-    """For a command that meant a host with a credential and did not use it: it had no hosts, or spoke TLS by itself
-    (`passed_by`), where a server answers the placeholder with words of its own, often without a bad exit code."""
+    """Returns a hint for a command that meant a host with a credential and did not use it: it had no hosts, or spoke
+    TLS by itself (`passed_by`), where a server answers the placeholder with its own text, often without a bad exit
+    code.
+    """
     failed = running.ending is not None and bool(running.ending.exit_code)
     for each in running.credentials:
         missed = failed and running.offline and each.host in running.text
@@ -315,7 +317,7 @@ def credential_hint(running: RunningCommand, passed_by: Sequence[str]) -> tuple[
 
 
 def network_hint(running: RunningCommand) -> tuple[str, ...]:
-    """For a command that had no hosts and failed, if the end of its output is about reaching one."""
+    """Returns a hint for a failed command without hosts, if the end of its output is about reaching one."""
     ending = running.ending
     if ending is None or not ending.exit_code or not running.offline:
         return ()
@@ -323,8 +325,9 @@ def network_hint(running: RunningCommand) -> tuple[str, ...]:
 
 
 def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
-    """What a failed command without hosts should have named: the group of its package registry, where it is known by
-    the command's words or the host that its output names, or a service of this computer."""
+    """Returns what a failed command without hosts should have named: the group of its package registry, if the
+    command's words or a host in its output tell it, or a service of this computer.
+    """
     text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
     if UNREACHED.search(text):
         return (OF_A_SUBMODULE if "submodule path '" in text else REACHING_REMOTES,)

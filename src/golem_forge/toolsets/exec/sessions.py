@@ -57,22 +57,22 @@ MAX_ENDED: Final = 64
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandSpec:
     owner: str
-    """As `ToolContext.owner`."""
+    """The owner; see `ToolContext.owner`."""
     tty: bool
     timeout_s: float
     no_walls: bool = False
     """Walls are off, or open for a socket: typing into it is then as grave as starting it was."""
     no_walls_because: str = ""
-    """As `Effect.no_walls_because`."""
+    """The reason; see `Effect.no_walls_because`."""
     hosts: bool = False
     outside: bool = False
-    """It runs outside the walls, by a person's answer to it alone."""
+    """Whether it runs outside the walls, by a person's answer to it alone."""
     text: str = ""
     """The command, for a hint about what it would have needed."""
     signing: CommandSigning | None = None
-    """None: nobody signs for it."""
+    """None if commits are not signed for it."""
     credentials: tuple[HostCredential, ...] = ()
-    """What commands of this session could use, for the same hint."""
+    """Credentials that commands of this session could use, for the same hint."""
 
 
 class RunningCommand:
@@ -149,12 +149,12 @@ class ExecSessions:
 
     @property
     def busy(self) -> bool:
-        """Whether a command runs or is about to."""
+        """Whether a command runs or is starting."""
         return bool(self._running or self._starting)
 
     @property
     def in_background(self) -> int:
-        """How many run that no call waits for."""
+        """Number of running commands that no call waits for."""
         return sum(each.number > 0 for each in self._running)
 
     def continue_after(self, number: int) -> None:
@@ -206,7 +206,7 @@ class ExecSessions:
             del self._ended[number]
 
     async def aclose(self) -> None:
-        """The Forge session ends: nothing outlives it."""
+        """Ends all commands with the session."""
         running, self._running = list(self._running), set()
         with contextlib.suppress(Exception):
             await asyncio.gather(*(each.end() for each in running), return_exceptions=True)
@@ -227,7 +227,7 @@ class ExecSessions:
 
 
 def _report_unread(forgotten: list[RunningCommand]) -> None:
-    """What they left behind is not forgotten with them."""
+    """Reports what these commands left, since nobody reads their result."""
     for running in forgotten:
         if running.ending is not None:
             with contextlib.suppress(Exception):
@@ -333,9 +333,9 @@ _CONTROL: Final = regex(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _HISTORY: Final = regex(r"!(?![\s=('\"]|\Z)|^[ ]*\^", re.MULTILINE)
 """`!!`, `!rm`, `^old^new`: a shell puts an earlier line in their place."""
 _LITERAL: Final = regex(r"'[^'\n]*'")
-"""In single quotes a shell replaces nothing."""
+"""Text in single quotes, in which a shell replaces nothing."""
 INTERRUPTS: Final = frozenset({"\x03", "\x04"})
-"""Ctrl-C and Ctrl-D, alone."""
+"""Ctrl-C and Ctrl-D, sent alone."""
 MAX_PENDING_INPUT: Final = 64 * 1024
 _MAX_LINES: Final = 16
 _MAX_UNFINISHED: Final = 16 * 1024
@@ -346,12 +346,13 @@ a shell, so the next line is asked about, and then it counts as submitted."""
 @dataclass(frozen=True, slots=True)
 class PendingLine:
     line: str
-    """Everything not yet submitted, and what is new."""
+    """The text that is not yet submitted, with the new input."""
     readings: tuple[str, ...]
     """Each text that a program may take it for; more than one after an interrupt, or if it began on an earlier line."""
     opaque: bool
-    """What it stands for is not known: it holds control characters that edit the line, names an earlier line, or begins
-    in a place that is not known."""
+    """Whether the meaning of the line is unknown: it holds control characters that edit it, names an earlier line, or
+    begins at an unknown place.
+    """
 
 
 class PendingInput:

@@ -100,13 +100,13 @@ MAX_TIMEOUT_S: Final = 300.0
 class ShellSettings:
     rules: tuple[ShellRule, ...] = ()
     default: Verdict | None = None
-    """None: what no rule matches is blocked."""
+    """None blocks what no rule matches."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     env: EnvBlock | None = None
 
 
 ASK_FOR_ALL: Final = ShellSettings(default=Verdict.ASK)
-"""For a tool without a block (an embedder's, the built-in worker's): a person or a rule decides."""
+"""Settings of a tool without a block (an embedder's, the built-in worker's): a person or a rule decides."""
 
 
 def shell_settings(block: Any) -> ShellSettings:
@@ -163,11 +163,11 @@ def _usable_pattern(pattern: str) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellRule:
     pattern: str
-    """As written; shown in refusals."""
+    """The pattern as written, shown in refusals."""
     words: tuple[str, ...]
     approval: Verdict = Verdict.ASK
     ask_if_args: tuple[str, ...] = ()
-    """Words that raise a match to `ask`."""
+    """Words that turn a match into `ask`."""
 
 
 @dataclass(frozen=True, slots=True)

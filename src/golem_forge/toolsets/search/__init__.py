@@ -131,7 +131,7 @@ def _too_many_entries(target: Target, count: int) -> SandboxError:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     name: str
-    """As it is on disk."""
+    """The name on disk."""
     shown: str
     kind: FileKind
 
@@ -206,7 +206,7 @@ class _Walk:
 
 
 def _entries(zone: Zone, directory: Handle) -> list[_Entry]:
-    """Sorted by code point of what is shown."""
+    """Returns the entries, sorted by the code points of the shown names."""
     found: list[_Entry] = []
     with os.scandir(directory.fd) as names:
         for entry in names:

@@ -301,15 +301,15 @@ _FILTER_OPTIONS: Final = (
     *("--hidden", "--no-require-git", "--no-ignore-dot", "--no-ignore-exclude", "--no-ignore-global"),
     *("--glob", "!.git", "--glob", "!*\n*"),
 )
-"""Of all ignore files only `.gitignore`. A name with a line break cannot be opened by any tool, nor told apart here."""
+"""Uses only `.gitignore` of all ignore files. A name with a line break is left out: no tool can open it."""
 _AS_TEXT: Final = "--text"
-"""Only for files known to be text: of a binary file it might hold gigabytes in memory as one line."""
+"""Used only for files known to be text: ripgrep might hold gigabytes of a binary file in memory as one line."""
 _BINARY_TOO: Final = "--binary"
 """Else a NUL anywhere hides a file, or not, by where it lies. Which files are binary is decided in `query.py`."""
 _SIMPLE_GLOB: Final = regex(r"[\w.*{},-]*\*[\w.*{},-]*", re.ASCII)
 _PRINTED_LINE: Final = regex(rb"([^\0\n]+)\0(\d+):([^\n]*)\n")
 _FILES_SHARE: Final = 0.8
-"""Of the time: if the files take longer, there is still some left for the lines of those found."""
+"""The part of the time limit for finding files, so that some is left for their lines."""
 _MAX_FILES: Final = 500
 _MAX_ARGUMENT_BYTES: Final = 100_000
 _MAX_PRINTED: Final = 4 * MAX_LINE_TEXT + 100
@@ -343,11 +343,11 @@ def _batches(found: Sequence[FoundFile]) -> Iterator[tuple[SearchRoot, list[str]
 
 
 class NotStartable(Exception):
-    """ripgrep is missing here, or does not run."""
+    """Raised if ripgrep is missing or does not run."""
 
 
 class RipgrepProcess(Protocol):
-    """What `sandbox.process.child.Child` is to this engine."""
+    """The part of `sandbox.process.child.Child` that this engine uses."""
 
     @property
     def output(self) -> Capture: ...
@@ -474,12 +474,12 @@ def _prefilter(include: str) -> tuple[str, ...]:
 
 
 def _argument(path: str) -> str:
-    """From the zone's root; never to be taken for an option."""
+    """Returns the path from the zone's root in a form that is never taken for an option."""
     return f"./{path}"
 
 
 def _parse_path(printed: bytes) -> str | None:
-    """What `_argument` began with, as text; None if no tool could open such a name."""
+    """Returns the path that `_argument` made; None if no tool could open such a name."""
     try:
         text = printed.decode().removeprefix("./")
     except UnicodeDecodeError:
@@ -488,7 +488,9 @@ def _parse_path(printed: bytes) -> str | None:
 
 
 def _pattern_problem(pattern: str, said: str) -> str:
-    """In the words of the other engine where it has some, so that both say the same; its position is right, too."""
+    """Describes the problem in the words of the other engine if it finds one, so that both say the same; its position
+    is right, too.
+    """
     if problem := pattern_problem(pattern):
         return problem
     if said.startswith(_LINE_BREAK):

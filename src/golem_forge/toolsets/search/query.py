@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
 
 MAX_LINE_TEXT: Final = 500
-"""A line's text is cut here, in characters."""
+"""Maximum characters of a line's text."""
 
 
 class SearchMode(StrEnum):
@@ -47,19 +47,19 @@ class SearchMode(StrEnum):
 
 class MatchLine(NamedTuple):
     path: str
-    """Virtual."""
+    """The virtual path."""
     number: int
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRoot:
-    """Where to look: a directory, or one file, in one zone."""
+    """Where to search: a directory or one file in one zone."""
 
     zone: Zone
     parts: tuple[str, ...]
     entry: Handle
-    """What was judged, held open."""
+    """The handle that was judged."""
     is_file: bool
     withheld: WithheldPaths
     include: IncludeGlob | None
@@ -67,12 +67,12 @@ class SearchRoot:
     """Walls would hide the place itself, although this call may read it."""
 
     def virtual(self, path: str) -> str:
-        """`path` is relative to the zone's root."""
+        """Returns the virtual path; `path` is relative to the zone's root."""
         return f"/{self.zone.name}/{path}"
 
     @property
     def levels(self) -> int:
-        """How deep the search may go below it; 0 for a file."""
+        """Maximum depth of the search below it; 0 for a file."""
         return 0 if self.is_file else MAX_DEPTH - len(self.parts)
 
     def may_show(self, parts: tuple[str, ...]) -> bool:
@@ -90,11 +90,11 @@ class SearchQuery:
     include: str
     limit: int
     places: tuple[SearchRoot, ...]
-    """In the order of their paths."""
+    """The roots in the order of their paths."""
     until: float = 0.0
-    """When the time is up, by the event loop's clock; set when the search begins."""
+    """The deadline by the event loop's clock; set when the search begins."""
     redactor: Redactor | None = None
-    """For lines that are cut before anybody else could take a secret out of them."""
+    """Redacts lines before they are cut."""
 
 
 @dataclass(slots=True)
@@ -104,13 +104,13 @@ class SearchMatches:
     """Files with a match, by their path from the zone's root, as an engine found them: in any order, and not yet asked
     whether they may be shown."""
     lines: list[MatchLine] = field(default_factory=list)
-    """In path order, only such as may be shown."""
+    """Matches that may be shown, in path order."""
     more: bool = False
     stopped: bool = False
-    """The time was up before the search was done."""
+    """Whether the time limit ended the search."""
 
     def add_line(self, line: MatchLine) -> bool:
-        """False once nothing further is needed."""
+        """Adds a line. Returns False once nothing further is needed."""
         if len(self.lines) == self.limit:
             self.more = True
         else:
@@ -123,7 +123,7 @@ def bad_pattern(problem: str) -> InputInvalid:
 
 
 class WithheldPaths:
-    """For one zone, below the named target (or below the whole zone, where `/` was named)."""
+    """The paths of one zone that are not shown, below the named target (or in the whole zone, if `/` was named)."""
 
     def __init__(self, named: Target, zone: Zone, rules: Sequence[PathRule]) -> None:
         self._zone = zone
@@ -174,7 +174,7 @@ FoundFile = tuple[SearchRoot, str]
 
 
 def newest_files(found: Sequence[FoundFile], limit: int) -> tuple[list[str], bool]:
-    """At most `limit` virtual paths, newest change first, ties by path; whether there are more."""
+    """Returns at most `limit` virtual paths, newest change first, then by path; and whether there are more."""
     timed: list[tuple[int, str, SearchRoot, str]] = []
     for place in {id(place): place for place, _ in found}.values():
         prefix = place.virtual("")
@@ -192,7 +192,7 @@ def newest_files(found: Sequence[FoundFile], limit: int) -> tuple[list[str], boo
 
 
 def first_files(found: Iterable[FoundFile], limit: int) -> list[FoundFile]:
-    """At most `limit` of them in the order of their virtual paths."""
+    """Returns at most `limit` files in the order of their virtual paths."""
     chosen: list[FoundFile] = []
     directories = _DirectoryCache()
     for place, path in sorted(found, key=lambda each: each[0].virtual(each[1])):
@@ -225,7 +225,7 @@ def _modified_times(place: SearchRoot, paths: Iterable[str]) -> Iterator[tuple[i
 
 
 class _DirectoryCache:
-    """Those opened last: files of one directory are often found together."""
+    """Keeps the last opened directories, since files of one directory are often found together."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[str, tuple[str, ...]], Handle] = {}

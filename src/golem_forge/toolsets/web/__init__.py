@@ -69,7 +69,7 @@ def create_webfetch_tool(sandbox: Sandbox | None = None, needs_approval: NeedsAp
 
 
 SECONDS: Final = 30.0
-"""For everything: lookup, redirects, body, reading."""
+"""Timeout for everything: lookup, redirects, body, reading."""
 DEFAULT_LENGTH: Final = 20_000
 _DESCRIPTION: Final = (
     "Fetch one page of the web by GET and give its text: headings, lists and links of HTML, other text as it is. "
@@ -86,7 +86,7 @@ _HTML_BEGINS: Final = regex(rb"\s*<(!doctype html|html|head|body)[\s>]", re.IGNO
 def webfetch_tool(
     needs_approval: NeedsApproval | None = None, *, lookup: Lookup | None = None, seconds: float = SECONDS
 ) -> Tool:
-    """`lookup` replaces the system's resolver."""
+    """Makes the tool. `lookup` replaces the system's resolver."""
     return native_tool(
         "webfetch",
         _DESCRIPTION,
@@ -144,8 +144,9 @@ def _plan(lookup: Lookup | None, seconds: float, args: dict[str, Any], ctx: Tool
 
 
 SESSION_HOST: Final = "session.localhost"
-"""How rules, cards and URLs name the loopback of the session. `localhost` means it too, where something listens there:
-what a command serves goes before what this computer does."""
+"""The name of the session's loopback in rules, cards and URLs. `localhost` means it too if something listens there: a
+command's server has priority over this computer's.
+"""
 
 
 def _session_server(address: WebAddress, ctx: ToolContext) -> SessionLoopback | None:
@@ -206,13 +207,13 @@ async def _run(
 
 
 def _media_type(content_type: str) -> str:
-    """Only a well-formed one: it is shown outside the fence."""
+    """Returns a well-formed media type only, because it is shown outside the fence."""
     found = _TYPE.fullmatch(content_type)
     return found[1].lower() if found else _UNKNOWN_TYPE if content_type else ""
 
 
 def _is_text(content_type: str) -> bool:
-    """A page without any type is looked at."""
+    """Whether the content is text; a page without any type counts as text."""
     kind = _media_type(content_type)
     return not kind or kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))
 
@@ -283,9 +284,9 @@ class FetchedPage:
     address: WebAddress
     status: int
     content_type: str
-    """As the server wrote it."""
+    """The header as the server wrote it."""
     body: bytes | None
-    """None: not read, because it is no text; `size` says what is known of it."""
+    """None if it was not read because it is no text; `size` says what is known of it."""
     size: str
 
 
@@ -301,7 +302,7 @@ FetchResult = FetchedPage | OffsiteRedirect
 
 
 def check_address(address: WebAddress, permission: HostPermission) -> None:
-    """What can be said without looking anything up. Raises `policy_denied`."""
+    """Checks an address without a lookup. Raises `policy_denied`."""
     from golem_forge.sandbox.network.resolve import is_public
 
     rule = f"{{host: '{address.host}', ports: [{address.port}]"
@@ -330,7 +331,7 @@ async def fetch(address: WebAddress, host_rule: HostRule, wants: Callable[[str],
 
 
 async def fetch_inside(address: WebAddress, loopback: SessionLoopback, wants: Callable[[str], bool]) -> FetchResult:
-    """The same from a server in the session's loopback. What leads to another port or host is told."""
+    """Fetches from a server in the session's loopback. A redirect to another port or host is returned, not followed."""
     port, name = address.port, address.host
     for _ in range(MAX_REDIRECTS + 1):
         async with http_get(

@@ -56,12 +56,12 @@ class WebAddress:
 
     @property
     def target(self) -> str:
-        """`host:port`, as rules and people know it."""
+        """The name for rules and people, `host:port`."""
         return f"{self.shown_host}:{self.port}"
 
     @property
     def authority(self) -> str:
-        """For the Host header: the port only where it is not the scheme's own."""
+        """The value of the Host header: with the port only if it is not the scheme's default."""
         return self.shown_host if self.port == _DEFAULT_PORTS[self.scheme] else self.target
 
     @property
@@ -132,7 +132,7 @@ _ACCEPT: Final = (
 class HttpResponse:
     status: int
     headers: dict[str, str]
-    """Names in lower case."""
+    """Headers by lower-case name."""
     reader: StreamReader
 
 
@@ -253,7 +253,7 @@ def _parse_headers(lines: list[str]) -> dict[str, str]:
 
 
 ACCEPTED_ENCODINGS: Final = "gzip, deflate"
-"""What can be inflated piece by piece with a bound; nothing else is asked for."""
+"""Encodings that can be decompressed in pieces with a limit."""
 _PIECE_BYTES: Final = 1 << 16
 _SIZE_LINE: Final = regex(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r?\n")
 _MAX_TRAILERS: Final = 100
@@ -285,7 +285,7 @@ async def read_body(reader: StreamReader, headers: Mapping[str, str], limit: int
 
 
 def declared_length(headers: Mapping[str, str]) -> int | None:
-    """How many bytes the server says it will send; None where it does not say."""
+    """Returns the Content-Length; None if the server does not send it. Raises ToolFailed for a malformed one."""
     text = headers.get("content-length", "")
     if "transfer-encoding" in headers or not text:
         return None
@@ -356,7 +356,7 @@ class _Inflater:
             data = self._feed_one(data)
 
     def _feed_one(self, data: bytes) -> bytes:
-        """What of the data belongs to the next archive."""
+        """Decompresses data and returns the rest, which belongs to the next archive."""
         if self._inflater is None:  # "deflate" is used for two formats; the first byte of one ends in 8
             self._inflater = zlib.decompressobj(31 if self._gzip else 15 if data[0] & 0x0F == 8 else -15)
         inflater, full = self._inflater, True

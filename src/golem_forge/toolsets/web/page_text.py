@@ -31,7 +31,7 @@ _DROPPED: Final = frozenset(
 _IN_HEAD: Final = frozenset({"title", "meta", "link", "style", "script", "noscript", "base", "template"})
 _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 _PARAGRAPHS: Final = frozenset("p ul ol dl table pre blockquote figure address hr main article section details".split())  # noqa: SIM905
-"""With an empty line before and after."""
+"""Elements with an empty line before and after."""
 _OWN_LINE: Final = frozenset(
     "div li dt dd tr caption header footer nav aside form fieldset figcaption summary center body html".split()  # noqa: SIM905
 )
@@ -73,7 +73,7 @@ def html_to_text(source: str, url: str) -> PageText:
 
 
 class _PageReader:
-    """Where in the page we are: which elements are open, and from which one on nothing is shown."""
+    """Tracks which elements are open, and from which one on nothing is shown."""
 
     def __init__(self, url: str) -> None:
         self._layout = TextLayout(url)

@@ -71,7 +71,7 @@ _SAYS_INPUT: Final = frozenset({"union_tag_invalid", "value_error", "assertion_e
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions:
-    """What the command line says for every session."""
+    """Command-line options that hold for every session."""
 
     home: ForgeHome
     worker: str | None = None
@@ -90,7 +90,7 @@ class EditorAgent:
         self._logged_out = False
 
     async def run(self) -> None:
-        """Until the client is gone; then every session is ended."""
+        """Serves until the client has gone, then ends every session."""
         try:
             await self._connection.run()
         finally:
@@ -418,14 +418,16 @@ def _zone_overrides(directory: Path, more: Sequence[Path], home: ForgeHome) -> l
 
 
 def _draft_updates(params: Json) -> frozenset[str]:
-    """What a client asks for that is a draft of the protocol, so that the models of its stable schema leave it out."""
+    """Returns the draft features that a client asks for; the models of the stable schema do not include them."""
     found: Any = params.get("clientCapabilities")
     found = found.get("session") if isinstance(found, dict) else None
     return frozenset(name for name in DRAFT_UPDATES if isinstance(found, dict) and isinstance(found.get(name), dict))
 
 
 def _auth_methods(*, terminal: bool) -> list[Json]:
-    """How a person gives Forge a model. Keys are typed in a terminal alone: a client keeps what it is told."""
+    """Returns the ways to set up a model. Keys are typed in a terminal only, because a client stores
+    what it is sent.
+    """
     by_hand = {
         "id": _SETUP,
         "name": "Choose a model and a key",
@@ -442,7 +444,7 @@ def _check_root(root: str, directory: Path) -> None:
 
 
 def _listed_root(cwd: str) -> str:
-    """Of a directory that may be gone by now."""
+    """Returns the program root of a directory that may be gone. Raises RpcError."""
     try:
         if os.path.isabs(cwd):
             return str(program_root(Path(cwd)))

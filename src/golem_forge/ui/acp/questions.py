@@ -39,26 +39,26 @@ _ON_PAGE: Final = "Type /web and answer it on the page."
 class EditorFacts:
     name: str = "client"
     forms: bool = False
-    """It shows forms (`elicitation.form`)."""
+    """Whether it shows forms (`elicitation.form`)."""
     urls: bool = False
     terminals: bool = False
-    """It shows what a command prints as a terminal that the agent feeds (`_meta.terminal_output`)."""
+    """Whether it shows a command's output as a terminal that the agent feeds (`_meta.terminal_output`)."""
     extras: frozenset[str] = frozenset()
     """Updates of the protocol's drafts that it asks for: `notices`, `compaction` (`session.…` of its capabilities)."""
 
     @property
     def ui_name(self) -> str:
-        """Who answers, as the journal and other UIs name it."""
+        """The name in the journal and for other UIs."""
         return f"acp:{self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLink:
-    """How one session reaches the client."""
+    """The connection of one session to the client."""
 
     client: EditorFacts
     send: Callable[[Json], None]
-    """One update."""
+    """Sends one update."""
     ask: Callable[[str, Json], Awaitable[Any]]
     """A request about this session. Raises RpcError, ClientGone."""
     has_room: Callable[[], Awaitable[None]]
@@ -206,7 +206,7 @@ class Questions:
         self._say("formResponse", response)
 
     async def _ask_at_url(self, wire: Mapping[str, Any], message: str) -> None:
-        """At the address that the form names; else on the page, which answers it."""
+        """Asks at the address that the form names; else on Forge's page, which answers it."""
         request_id, address = str(wire["requestId"]), wire.get("url")
         url = str(address) if address else await self._page_link()
         request = {"mode": "url", "message": message, "elicitationId": request_id, "url": url}
@@ -233,7 +233,7 @@ class Questions:
 
 
 def options_of(wire: Mapping[str, Any]) -> list[Json]:
-    """Once, each thing that can be remembered, and no."""
+    """Returns the options of a card: allow once, each choice to remember, and deny."""
     offers = [
         {
             "optionId": f"{_CHOICE}{offer.id}",
@@ -247,7 +247,7 @@ def options_of(wire: Mapping[str, Any]) -> list[Json]:
 
 
 def _chosen_option(answer: Mapping[str, Any], options: Sequence[Json]) -> str | None:
-    """None: nothing that was offered, which denies."""
+    """Returns the chosen option; None if it was not offered, which denies."""
     outcome = answer.get("outcome")
     chosen = outcome.get("optionId") if isinstance(outcome, Mapping) and outcome.get("outcome") == "selected" else None
     return next((str(each["optionId"]) for each in options if each["optionId"] == chosen), None)
@@ -305,7 +305,7 @@ def _titled(field: Mapping[str, Any]) -> list[Json]:
 
 
 def form_values(fields: Sequence[Mapping[str, Any]], content: Any) -> Json:
-    """What was filled in, by field; a choice is the value that was offered."""
+    """Returns the filled-in values by field; for a choice the offered value."""
     given = content if isinstance(content, Mapping) else {}
     values: Json = {}
     for field in fields:

@@ -170,7 +170,7 @@ class EditorSession:
             self._walls = asyncio.ensure_future(self._conversation.tell_walls())
 
     async def replay(self) -> None:
-        """Sends the recorded past; nothing runs."""
+        """Sends the recorded past; runs nothing."""
         runtime = self._runtime
         updates = UpdateStream(self, replayed=True, extras=self._link.client.extras)
         past = await run_in_thread(lambda: list(replay(runtime, home=runtime.home)))
@@ -226,7 +226,7 @@ class EditorSession:
 
     @property
     def is_closing(self) -> bool:
-        """Or closed."""
+        """Whether it is closing or closed."""
         return self._closed is not None
 
     @property
@@ -234,7 +234,7 @@ class EditorSession:
         return self._runtime.program.root
 
     def state(self) -> Json:
-        """What a client is told of a session that it opens."""
+        """Returns the state of a session for a client that opens it."""
         return {
             "modes": {"currentModeId": self._mode.value, "availableModes": [_shown_mode(mode) for mode in self._modes]},
             "configOptions": self.config_options(),
@@ -302,7 +302,7 @@ class EditorSession:
         self._page_link = link
 
     async def _open_page(self) -> str:
-        """What /web does. The link is sent to the client alone: whatever is on the bus is recorded."""
+        """Runs /web. The link is sent to the client only, because everything on the bus is recorded."""
         link = await self.page_link()
         assert self._page is not None
         self._send(self._updates.say(f"This session in your browser: {link}\n\n"))
@@ -345,7 +345,7 @@ class EditorSession:
 
     @property
     def has_left(self) -> bool:
-        """The person said /exit."""
+        """Whether the person used /exit."""
         return self._conversation is not None and self._conversation.left
 
     def cancel(self) -> None:
@@ -416,8 +416,9 @@ class EditorSession:
             files.append((_file_name(resource.uri, resource.mime_type, len(files) + 1), _decoded(resource.blob)))
 
     def _mention(self, uri: str, name: str) -> str:
-        """What an editor points at, as an address that the file tools take. A file outside of every zone is only
-        named: its path is the host's, and no tool reads it."""
+        """Returns an editor's reference as an address for the file tools. A file outside of every zone is only named:
+        no tool can read it.
+        """
         parts = _uri_parts(uri)
         if parts is None:
             return f"`{one_line(name or 'file')}`"
@@ -507,13 +508,13 @@ class EditorSession:
         self._tell("available_commands_update", availableCommands=commands)
 
     def _tell(self, kind: str, /, **members: Any) -> None:
-        """Only what differs from what the client knows."""
+        """Sends an update only if it differs from what the client knows."""
         if self._told.get(kind) != members:
             self._told[kind] = members
             self._send({"sessionUpdate": kind, **members})
 
     def note_state(self) -> None:
-        """The client got the state with its answer."""
+        """Remembers that the client got the state with its answer."""
         self._told["current_mode_update"] = {"currentModeId": self._mode.value}
         self._told["config_option_update"] = {"configOptions": self.config_options()}
 
@@ -566,7 +567,7 @@ def _decoded(data: str) -> bytes:
 
 
 def _uri_parts(uri: str) -> SplitResult | None:
-    """None: too long, or no URI."""
+    """Splits a URI; None if it is too long or no URI."""
     try:
         return urlsplit(uri) if len(uri) <= _MOST_URI else None
     except ValueError:
@@ -574,7 +575,7 @@ def _uri_parts(uri: str) -> SplitResult | None:
 
 
 def _file_name(uri: str | None, mime_type: str | None, number: int) -> str:
-    """With the ending of its type: by it the runtime knows what a model is sent."""
+    """Returns a file name with the suffix of its type, by which the runtime selects how to send it to a model."""
     parts = _uri_parts(uri or "")
     name = os.path.basename(unquote(parts.path)) if parts is not None else ""
     ending = mimetypes.guess_extension(mime_type or "") or ""

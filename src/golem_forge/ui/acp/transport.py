@@ -37,12 +37,12 @@ MOST_AT_ONCE: Final = 200
 """Requests of the client that may be under way."""
 _MOST_UNREAD_BYTES: Final = 64 << 20
 _MANY_UNREAD_BYTES: Final = 1 << 20
-"""From here on no more of what the client sends is taken until it has read."""
+"""Unread bytes above which nothing more is read from the client (backpressure)."""
 _CHUNK: Final = 1 << 16
 _FRAMES_PER_TURN: Final = 32
 _FLUSH_SECONDS: Final = 0.3
 _HUNG_UP_SECONDS: Final = 0.1
-"""How often a client that does not read is looked after."""
+"""Interval at which a client that does not read is checked."""
 _MOST_ID: Final = 200
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class RpcError(Exception):
 
 
 class ClientGone(Exception):
-    """No answer will come."""
+    """Raised if the client has gone and no answer will come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Reply:
 
 class Handler(Protocol):
     async def request(self, method: str, params: Json) -> Reply:
-        """Raises RpcError."""
+        """Handles a request. Raises RpcError."""
 
     async def notification(self, method: str, params: Json) -> None: ...
 
@@ -307,7 +307,7 @@ class FrameConnection:
 
 
 def _is_id(id: Any) -> bool:
-    """Bounded: an answer repeats it."""
+    """Whether the value is a valid id; its size is limited because an answer repeats it."""
     if isinstance(id, str):
         return len(id) <= _MOST_ID
     return id is None or (isinstance(id, int) and not isinstance(id, bool) and id.bit_length() <= 64)

@@ -43,9 +43,11 @@ _PASSING: Final = frozenset({"MODEL_RETRY", "MODEL_WAITING"})
 NOTICES: Final = "notices"
 COMPACTION: Final = "compaction"
 DRAFT_UPDATES: Final = (NOTICES, COMPACTION)
-"""Not in the stable protocol: only a client that names them in `clientCapabilities.session` gets them."""
+"""Updates that are not in the stable protocol; sent only to a client that names them in
+`clientCapabilities.session`.
+"""
 _RUN_CODES: Final = frozenset(status.value for status in RunStatus) - {RunStatus.LIMIT.value}
-"""Of the status that says why a turn has no answer: whoever asked for the turn is told so in its place."""
+"""Codes of a status that says why a turn has no answer; the caller of the turn gets it as its result."""
 
 _KINDS_BY_TOOL: Final = {
     "grep_files": "search",
@@ -78,7 +80,7 @@ class Places(Protocol):
         """The absolute path of a zone address, as this worker means it; empty: it is in no zone."""
 
     def label(self, tool: str) -> str:
-        """What people call a tool; empty: it has no other name, or is not there."""
+        """Returns the display name of a tool; empty if it has none or does not exist."""
 
     def picture(self, handle: str) -> str:
         """The base64 of a picture that a result left; empty: there is none."""
@@ -90,12 +92,12 @@ class ShownCall:
     kind: str
     worker_id: str
     output: str = ""
-    """The last of what it printed."""
+    """The end of its output."""
     unsent: str | None = None
-    """What a terminal view has not been fed yet; None: the call has no such view."""
+    """Output that the terminal view has not received yet; None if the call has no such view."""
     fed: bool = False
     diffs: list[Json] = field(default_factory=list)
-    """What its card showed: a deletion says no more afterwards than that it was done."""
+    """The diffs on its card, since the result of a deletion has none."""
 
 
 @dataclass(slots=True)
@@ -106,14 +108,14 @@ class UpdateStream:
     terminals: bool = False
     """The client shows a command as a terminal that is fed here."""
     extras: frozenset[str] = frozenset()
-    """Those of DRAFT_UPDATES that the client asks for."""
+    """The DRAFT_UPDATES that the client asks for."""
     calls: dict[str, ShownCall] = field(default_factory=dict)
     cost: float | None = None
     _root: str = ""
     _workers: dict[str, str] = field(default_factory=dict)
     """Sub-workers, by the id of their run → their name."""
     _streamed: str = ""
-    """Text of the response that is being streamed."""
+    """The text of the current streamed response."""
     _message_id: str = ""
     _joins: bool = False
     """The last update was text of a message: what follows at once would join it."""
@@ -158,12 +160,12 @@ class UpdateStream:
                 yield self._usage(data)
 
     def end_turn(self) -> Iterator[Json]:
-        """What the turn changed, as one line."""
+        """Yields one line about what the turn changed."""
         if changed := self._turn_changes.end_turn():
             yield self.say(changed)
 
     def recall(self, thoughts: Iterable[tuple[str, str]]) -> Iterator[Json]:
-        """What the root worker's model thought, of a session that ran before: (worker id, words)."""
+        """Yields the recorded thoughts of the root worker's model: (worker id, text)."""
         for worker_id, text in thoughts:
             if not self._is_child(worker_id):
                 yield self._chunk("agent_thought_chunk", shorten(text, MOST_TEXT))
@@ -189,13 +191,13 @@ class UpdateStream:
         return [text_content(fenced_block(plain_text(rows))), *diffs]
 
     def locations(self, event: Event) -> list[Json]:
-        """Where a call that waits would change something."""
+        """Returns where a waiting call would change something."""
         diff = str(event.wire.get("diff") or "")
         changed = [(file.path, file.hunks[0].line if file.hunks else 1) for file in file_diffs(diff)]
         return self._locations(event.worker_id, changed) or self._argument_locations(event.worker_id, event.wire)
 
     def output(self, call_id: str) -> Json | None:
-        """What a running call has printed so far: its last 8 KiB."""
+        """Returns the last 8 KiB that a running call has printed."""
         call = self.calls.get(call_id)
         if call is None or not call.output:
             return None
@@ -225,7 +227,7 @@ class UpdateStream:
         return self._update("tool_call_update", toolCallId=call_id, _meta=fed)
 
     def say(self, text: str, message_id: str = "", *, thought: bool = False) -> Json:
-        """A message of its own."""
+        """Returns a message of its own."""
         text = f"{_BREAK if self._joins and not thought else ''}{text}"
         self._message_id = ""
         return self._chunk("agent_thought_chunk" if thought else "agent_message_chunk", text, message_id)
@@ -390,7 +392,7 @@ class UpdateStream:
         return shown
 
     def _changes(self, value: Mapping[str, Any], worker_id: str) -> tuple[list[Json], list[tuple[str, int]]]:
-        """Diffs of a result, and what changed where."""
+        """Returns the diffs of a result, and the changed places."""
         modified, original = value.get("modified"), value.get("original")
         if value.get("kind") == "diff" and isinstance(modified, str):
             path = self.places.host_path(str(value.get("path")), worker_id)
@@ -493,7 +495,7 @@ def call_kind(tool: str, verbs: list[str]) -> str:
 
 
 def call_title(tool: str, label: Any, args: Any) -> str:
-    """What is run, or the tool with the file it is about."""
+    """Returns the command, or the tool with its file."""
     members = args if isinstance(args, Mapping) else {}
     command = next((members[name] for name in _COMMAND_ARGUMENTS if isinstance(members.get(name), str)), "")
     if command and _KINDS_BY_TOOL.get(tool) == "execute":
@@ -517,7 +519,7 @@ def _plan_entry(step: Mapping[str, Any]) -> Json:
 
 
 def _result_text(data: Mapping[str, Any]) -> str:
-    """What a tool gave, without the line that says how it went."""
+    """Returns a tool's result without the status line."""
     value = data.get("value")
     kind = value.get("kind") if isinstance(value, Mapping) else ""
     if kind == "plan.update":
@@ -535,7 +537,7 @@ def _found_line(each: Any) -> str:
 
 
 def _first_change(old: str, new: str) -> int:
-    """The number of the first line that differs."""
+    """Returns the number of the first line that differs."""
     for number, (before, after) in enumerate(zip(old.split("\n"), new.split("\n"), strict=False), 1):
         if before != after:
             return number

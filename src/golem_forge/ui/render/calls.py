@@ -56,7 +56,7 @@ _MAX_SUBJECT: Final = 100
 _LEAST_SUBJECT: Final = 24
 _PATCHED: Final = regex(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
 _MOST_LINES: Final = 4
-"""Of a result whose tool says nothing about how to show it."""
+"""Maximum lines of a result without display hints."""
 _OUTPUT_LINES: Final = 2
 _FAILURE_LINES: Final = 8
 _CHANGED_LINES: Final = 4
@@ -70,7 +70,7 @@ PrettyText = Callable[[str, str, str], list[Line]]
 
 @dataclass(slots=True, kw_only=True)
 class CallDisplay:
-    """How calls are shown by one UI."""
+    """How one UI shows calls."""
 
     defaults: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Tool → its arguments with their defaults, as far as the session has told them."""
@@ -79,7 +79,7 @@ class CallDisplay:
     """Lays Markdown and code out; None: they are shown as they are written."""
 
     def learn(self, tools: Any) -> None:
-        """From a `manualToolsAvailable` event."""
+        """Stores the defaults from a `manualToolsAvailable` event."""
         for tool in mappings_in(tools):
             fields = mappings_in(tool.get("fields"))
             usual = {to_text(one.get("name")): one.get("default") for one in fields}
@@ -288,7 +288,7 @@ def _first(rows: list[Line], most: int) -> list[Line]:
 
 
 def _last(rows: list[Line], most: int) -> list[Line]:
-    """How a command ended stands at the end of what it wrote."""
+    """Returns the last rows, since the end of the output shows how a command ended."""
     if len(rows) <= most + 1:
         return rows
     return [[("dim", f"… {len(rows) - most:,} lines before"), ("dim", DISPLAY_CUT)], *rows[-most:]]

@@ -70,7 +70,7 @@ _WISHES: Final = {
 class CardRow:
     text: str
     look: Literal["", "warn", "fail", "said"] = ""
-    """`said`: words of the caller."""
+    """The style; `said` marks the caller's words."""
     warning: str = ""
     note: str = ""
 
@@ -102,7 +102,7 @@ class CardOffer:
     id: str
     label: str
     kept: str
-    """How long and where: `always for this project, in .forge/rules.yaml`."""
+    """How long and where it is kept: `always for this project, in .forge/rules.yaml`."""
     rule: str = ""
 
 
@@ -158,7 +158,7 @@ def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card
 
 
 def card_view(request: Fields) -> dict[str, Any]:
-    """The card for the page, as JSON."""
+    """Returns the card as JSON for the page."""
     card = build_card(request)
     sections = [asdict(replace(one, text="") if one.member else one) for one in card.sections]
     # the rule of that very command would only repeat it
@@ -173,7 +173,7 @@ def card_view(request: Fields) -> dict[str, Any]:
 
 
 def _about(request: Fields) -> str:
-    """What it is about, in a list of questions: `cart.py +1 −1`, or the command."""
+    """Returns the subject for a list of questions: `cart.py +1 −1`, or the command."""
     if request.get("diff"):
         files = [row[0][1] for row in compact_diff(to_text(request["diff"]))[0] if row[0][0] == "title"]
         path, _, counts = files[0].partition(" ") if files else ("", "", "")
@@ -237,7 +237,8 @@ def full_card(request: Fields) -> list[Line]:
         rows += [line(changed.title, "warn"), *_literal_lines(changed)]
     if ruled := [offer for offer in card.offers if offer.rule]:
         rows.append(line("what the choices remember:", "title"))
-        rows += [line(f"{offer.label}: {offer.rule}", indent="  ") for offer in ruled]
+        said = dict.fromkeys(f"{offer.label}: {offer.rule}" for offer in ruled)  # once for both scopes
+        rows += [line(each, indent="  ") for each in said]
     return rows
 
 
@@ -323,7 +324,7 @@ def _heading(request: Fields) -> str:
 
 
 def _question(request: Fields) -> str:
-    """Of a request that no call waits behind: a program, or a server, asks about something of its own."""
+    """Returns the question of a request without a call: a program or a server asks on its own."""
     return one_line(request.get("description") or "Do you allow this?")
 
 
@@ -358,7 +359,7 @@ def _shown_commands(request: Fields) -> list[str]:
 
 
 def _several_commands(request: Fields) -> dict[int, Fields]:
-    """Of a line of several commands each segment, by the index of its effect."""
+    """Returns the segments of a line with several commands, by the index of their effect."""
     segments = mappings_in(request.get("segments"))
     execs = [at for at, row in enumerate(_effects(request)) if row.text.startswith(_EXEC)]
     return dict(zip(execs, segments, strict=True)) if len(execs) == len(segments) > 1 else {}
@@ -379,7 +380,7 @@ def _commands(request: Fields) -> Section:
 
 
 def _facts(request: Fields) -> Iterator[CardRow]:
-    """Nothing twice, and nothing for what is as usual."""
+    """Yields the facts of a card, without repetitions and usual values."""
     commands = {f"{_EXEC}{name}" for name in _shown_commands(request)}
     parts = _several_commands(request)
     context = [CardRow(one_line(text)) for text in _call_context(request)]
@@ -442,7 +443,7 @@ def _unshown_arguments(args: Fields, payload: Any) -> Iterator[str]:
 
 
 def _arguments(request: Fields, literal: Section) -> Section:
-    """Without the arguments where the literal part shows them already."""
+    """Returns the arguments, unless the literal part already shows them."""
     arguments = as_json(request.get("args"))
     shown = literal.member == "payload" and lines_of(arguments) == lines_of(literal.text)
     return Section(
@@ -463,13 +464,13 @@ def _defaults(request: Fields) -> Iterator[tuple[str, str]]:
 
 
 def _is_public_field(field: Fields) -> bool:
-    """Whether no part of it may be a secret."""
+    """Whether no part of the field may be a secret."""
     item = field.get("item") if field.get("type") == "list" else field
     return isinstance(item, Mapping) and item.get("type") in _PUBLIC_FIELD_TYPES
 
 
 def field_errors(request: Fields) -> dict[str, str]:
-    """Problems of the last edit, by field."""
+    """Returns the problems of the last edit, by field."""
     return {
         to_text(one.get("name", "")): to_text(one["error"])
         for one in mappings_in(request.get("fields"))
@@ -478,7 +479,7 @@ def field_errors(request: Fields) -> dict[str, str]:
 
 
 def _warnings(request: Fields) -> list[CardRow]:
-    """Those of the call, then the problems of the last edit, which stand among the warnings, too."""
+    """Returns the warnings of the call, then the problems of the last edit, which are also among the warnings."""
     problems = [f"{name}: {problem}" for name, problem in field_errors(request).items()]
     others = [CardRow(warning, "warn") for warning in _texts(request.get("warnings")) if warning not in problems]
     return [*others, *(CardRow(problem, "fail") for problem in problems)]
@@ -510,8 +511,9 @@ def _texts(value: Any) -> list[str]:
 
 
 def answer_of_key(key: str, choices: Sequence[Fields]) -> dict[str, Any] | None:
-    """What a key of the card answers by itself: `y` approves, `q` denies and ends the turn, a number also remembers
-    that choice. None: it is none of these."""
+    """Returns the answer of a key: `y` approves, `q` denies and ends the turn, a number also remembers that choice.
+    None for another key.
+    """
     if key == "y":
         return {"approved": True}
     if key == "q":
@@ -526,9 +528,10 @@ _JUST_THIS: Final = ("exact", "request", "file", "files")
 
 
 def numbered_choices(choices: Iterable[Fields]) -> dict[int, Fields]:
-    """By the key that chooses it, in order. A key means the same on every card, and nothing where there is no such
-    choice: 1 what most people want, for the session, and 2 for good; 3 just this call or file, and 4 for good; then
-    other rules, narrow to wide; 9 whatever stays inside the walls."""
+    """Returns the choices by key, in order. A key means the same on every card: 1 the suggested choice for the session,
+    2 the same permanently; 3 just this call or file, and 4 permanently; then other rules, narrow to wide; 9 whatever
+    stays inside the walls.
+    """
     numbered: dict[int, Fields] = {}
     others = iter(_OTHERS)
     for choice in choices:
@@ -550,12 +553,12 @@ def numbered_choices(choices: Iterable[Fields]) -> dict[int, Fields]:
 
 
 def shown_choices(choices: Iterable[Fields]) -> list[Fields]:
-    """In the order of their keys."""
+    """Returns the choices in the order of their keys."""
     return list(numbered_choices(choices).values())
 
 
 def choice_numbers(choices: Sequence[Fields]) -> str:
-    """The keys of the choices: `3`, or `1-3,9`."""
+    """Returns the keys of the choices: `3`, or `1-3,9`."""
     keys = list(numbered_choices(choices))
     runs: list[list[int]] = []
     for key in keys:
@@ -567,7 +570,7 @@ def choice_numbers(choices: Sequence[Fields]) -> str:
 
 
 def answer_line(request: Fields, resolved: Fields, *, here: str = "") -> Line:
-    """How a card ended: who answered where it was not `here`, with which changes, what was remembered and where."""
+    """Describes the end of a card: who answered if not `here`, with which changes, and what was remembered where."""
     approved = resolved.get("approved") is True
     by = f" by {to_text(resolved.get('by', ''))}" if resolved.get("by") != here else ""
     edited = " with changed arguments" if resolved.get("edited") else ""

@@ -42,7 +42,7 @@ def one_line(value: Any) -> str:
 
 
 def line(text: Any, style: Style = "", indent: str = "") -> Line:
-    """Whatever it holds stays one line: text of others cannot look like a line of ours."""
+    """Makes a single line of any text, so that text of others cannot look like a line of Forge."""
     return [(style, indent + one_line(text))]
 
 
@@ -52,7 +52,7 @@ def lines_of(text: str, style: Style = "", indent: str = "") -> list[Line]:
 
 
 def prose_lines(text: str, style: Style = "", indent: str = "") -> list[Line]:
-    """The same for text where CR LF is only another way to end a line."""
+    """Splits text into lines; CR LF counts as an ordinary line end."""
     return lines_of(text.replace("\r\n", "\n"), style, indent)
 
 
@@ -66,7 +66,7 @@ def _rows(text: str) -> list[str]:
 
 
 def excerpt(rows: list[Line], first: int = 20, last: int = 5) -> list[Line]:
-    """Of many lines the first and the last, and how many are between."""
+    """Returns the first and last lines, and the number of those between."""
     left_out = len(rows) - first - last
     if left_out <= 1:
         return rows
@@ -104,7 +104,7 @@ def _hang(text: str, width: int) -> int:
 
 
 def _row_ranges(text: str, width: int, hang: int) -> Iterator[tuple[int, int]]:
-    """Where each row starts and ends."""
+    """Yields the start and end of each row."""
     start, end, used = 0, 0, 0
     for word in re.finditer(r" *[^ ]+", text):
         columns = width_of(word[0])
@@ -152,12 +152,12 @@ def as_json(value: Any) -> str:
 
 
 def finite_number(value: Any) -> float:
-    """A finite number; 0 for everything else."""
+    """Returns a finite number; 0 for everything else."""
     return value if type(value) in (int, float) and abs(value) < 1e300 and math.isfinite(value) else 0
 
 
 def mappings_in(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; nothing else of it."""
+    """Returns the mappings in a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, (list, tuple)) else []
 
 
@@ -185,7 +185,7 @@ def fit_width(text: str, width: int) -> str:
 
 
 def chop_columns(text: str, width: int | None) -> list[str]:
-    """In pieces of at most `width` columns, wherever that breaks it; None: whole."""
+    """Splits text into pieces of at most `width` columns; None means no limit."""
     if width is None:
         return [text]
     text = text.expandtabs(4)
@@ -255,7 +255,7 @@ def content_diff(path: str, original: str | None, modified: str) -> str:
 
 
 def count_changes(diff: str) -> tuple[int, int]:
-    """(added, removed) lines of a unified diff."""
+    """Returns (added, removed) lines of a unified diff."""
     marks = list(line_marks(diff.split("\n")))
     return marks.count("+"), marks.count("-")
 
@@ -276,7 +276,7 @@ def diff_summary(*, original: str | None, modified: str, is_new: bool) -> str:
 
 
 def diff_excerpt(diff: str) -> list[Line]:
-    """For a result: bounded in lines and in their length, and it says so."""
+    """Returns a shortened diff for a result and says that it is shortened."""
     rows = head_and_tail(styled_diff(diff), "... ({count} lines between) · display cut")
     return [[(style, shorten(text, _MAX_DIFF_LINE)) for style, text in row] for row in rows]
 
@@ -294,7 +294,7 @@ def diff_content_lines(data: Mapping[str, Any]) -> list[Line]:
 
 
 def diff_summary_lines(summaries: Iterable[Mapping[str, Any]]) -> list[Line]:
-    """A `diffSummary` event: one line a file."""
+    """Formats a `diffSummary` event, one line a file."""
     rows: list[Line] = []
     for one in summaries:
         added, removed = int(finite_number(one.get("additions"))), int(finite_number(one.get("deletions")))
@@ -336,7 +336,7 @@ _NEW_START: Final = regex(r"@@ -[\d,]+ \+(\d{1,9})")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffHunk:
     line: int
-    """Where it begins in the new file, counted from 1."""
+    """Its first line in the new file, counted from 1."""
     old: str
     new: str
 
@@ -347,7 +347,7 @@ class FileDiff:
     is_new: bool
     is_deleted: bool
     old_shown: bool = True
-    """False: the diff leaves the old content out, and says so."""
+    """False if the diff leaves the old content out and says so."""
     hunks: list[DiffHunk] = field(default_factory=list)
 
 

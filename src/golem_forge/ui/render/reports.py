@@ -47,7 +47,7 @@ class TurnChanges:
 
 
 def form_ending(form: Fields, resolved: Fields) -> str:
-    """How a form was answered; of a choice of two what was chosen."""
+    """Describes how a form was answered; for a choice of two, what was chosen."""
     action = one_line(resolved.get("action", ""))
     if not form.get("accept"):
         return f"form: {action}"
@@ -68,7 +68,7 @@ def hook_lines(data: Fields) -> list[Line]:
 
 
 def review_text(data: Fields) -> str:
-    """A `reviewed` event."""
+    """Formats a `reviewed` event."""
     reason = one_line(data.get("reason") or "")
     said = f"reviewer {one_line(data.get('reviewer', ''))}: {one_line(data.get('answer', ''))}"
     return f"{said} ({reason})" if reason else said
@@ -127,7 +127,7 @@ def session_line(data: Fields) -> Line:
 
 
 def manual_tool_lines(tools: Sequence[Fields]) -> list[Line]:
-    """By category, `Other` last; many tools as one line, the person's own first."""
+    """Lists tools by category, `Other` last; many tools as one line, the person's own first."""
     if len(tools) <= _TOOLS_LISTED:
         by_category: dict[str, list[str]] = {}
         for tool in tools:

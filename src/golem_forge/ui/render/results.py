@@ -47,7 +47,7 @@ _MAX_WHOLE: Final = 2000
 _REPLACED_WHOLE: Final = "The old content is not shown; it was replaced whole by:"
 _SUCCESS: Final = "success"
 ON_THE_CARD: Final = ("diff", "patch.result")
-"""Kinds of results that their card has shown."""
+"""Kinds of results whose card already showed them."""
 _META_KEYS: Final = ("kind", "summary", "mimeType", "display")
 _MAX_DENIALS: Final = 5
 _MAX_ERROR: Final = 2000
@@ -70,7 +70,7 @@ def result_lines(data: Fields, subject: str = "") -> list[Line]:
 
 
 def result_after_output(data: Fields, subject: str = "") -> list[Line]:
-    """The same for a call whose output was shown as it came: a command's own is not shown again."""
+    """Formats the result of a call whose output was shown while it ran; a command's output is not repeated."""
     if _value(data).get("kind") != "exec.result":
         return result_lines(data, subject)
     return [*(failure_lines(data, subject) or [header_line(data, subject)]), *note_lines(data)]
@@ -103,7 +103,7 @@ def whole_value(data: Fields) -> list[Line]:
 
 
 def answered_result(data: Fields) -> list[Line]:
-    """The same for a call whose card the person saw: a change that the card showed is not shown again."""
+    """Formats the result of a call whose card the person saw; a change on the card is not repeated."""
     if data.get("status") != _SUCCESS or _value(data).get("kind") not in ON_THE_CARD:
         return whole_result(data)
     return [header_line(data, answer="answered"), *note_lines(data)]
@@ -132,7 +132,7 @@ def header_line(data: Fields, subject: str = "", answer: str = "") -> Line:
 
 
 def short_summary(data: Fields, value: Fields) -> str:
-    """What came out, of a call that is named already; empty: nothing shorter than its summary."""
+    """Returns a short result of a call that is already named; empty if its summary is short enough."""
     if change := _change_of(value):
         return change
     if value.get("summary"):
@@ -168,8 +168,9 @@ def duration_text(data: Fields) -> str:
 
 
 def text_body(text: str, style: Style = "") -> list[Line]:
-    """Of many lines the first and the last ten, with the number between; of a few long ones 500 characters, then how
-    many more there are."""
+    """Returns the first and last ten of many lines, with the number between; of a few long ones 500 characters and the
+    number left out.
+    """
     ends = text.count("\n", 0, -1)
     if ends > 2 * _HALF or (len(text) > MAX_TEXT and ends >= _MIN_LINES):
         return _both_ends(prose_lines(text, style))
@@ -224,7 +225,7 @@ def _value_lines(value: Fields, view: str) -> list[Line]:
 
 
 def content_of(value: Fields) -> Any:
-    """What there is to show: the data, the text, or every member that is not about showing."""
+    """Returns the content to show: the data, the text, or every member that is no display hint."""
     for name in ("data", "content"):
         if name in value:
             return value[name]
@@ -271,7 +272,7 @@ def _file_list_lines(value: Fields) -> list[Line] | None:
 
 
 def found_lines(value: Fields) -> list[Line]:
-    """What a search found: files, or lines with their place."""
+    """Formats the results of a search: files, or lines with their place."""
     found = value.get("matches") if isinstance(value.get("matches"), (list, tuple)) else value.get("files")
     return [line(_found(one)) for one in found] if isinstance(found, (list, tuple)) else []
 
@@ -300,7 +301,9 @@ def _search_summary(value: Fields) -> str:
 
 
 def entry_names(data: Fields) -> list[str]:
-    """What `list_dir` names directly below the directory: its text has the directory first, two blanks a level."""
+    """Returns the names directly below a directory from the text of `list_dir`, where each level is indented by two
+    blanks.
+    """
     content = _value(data).get("content")
     if data.get("toolName") != "list_dir" or not isinstance(content, str):
         return []
@@ -324,7 +327,7 @@ def _exec_lines(value: Fields) -> list[Line] | None:
 
 
 def worker_words(value: Fields) -> str | None:
-    """What a sub-worker answered; None: the value is no worker's."""
+    """Returns a sub-worker's answer; None if the value is no worker's."""
     data = value.get("data")
     if not isinstance(data, Mapping) or not {"workerName", "response", "toolCallCount"} <= data.keys():
         return None
@@ -347,7 +350,7 @@ def calls_made(value: Fields) -> str:
 
 
 def _undo_lines(value: Fields) -> list[Line] | None:
-    """What went back, what was left alone and why, what cannot come back."""
+    """Formats what was restored, what was left alone and why, and what cannot be restored."""
     restored = value.get("restored")
     if not isinstance(restored, (list, tuple)):
         return None
@@ -416,14 +419,16 @@ def note_lines(data: Fields) -> list[Line]:
 
 
 def way_rows(data: Fields) -> list[Line]:
-    """What would have worked, where a command failed because of its walls: as the model reads it."""
+    """Formats what would have worked if a command failed because of its walls, as the model reads it."""
     ways = _value(data).get("ways")
     texts = [text for text in ways if isinstance(text, str)] if isinstance(ways, list | tuple) else []
     return indented([line(one_line(text), "warn") for text in texts])
 
 
 def leftover_rows(data: Fields, least: Severity = Severity.NOTE) -> list[Line]:
-    """What the command left that the person's programs would run or obey; `least`: nothing milder than this."""
+    """Formats leftovers of a command that the person's programs would run or obey; `least`: the lowest
+    severity shown.
+    """
     order = list(Severity)
     found = [one for one in leftovers_of(data) if order.index(one[0]) >= order.index(least)]
     return indented([[(_SEVERITY_STYLES[severity], text)] for severity, text in found])
@@ -438,7 +443,7 @@ def leftovers_of(data: Fields) -> list[tuple[Severity, str]]:
 
 
 def limit_notes(data: Fields) -> list[Line]:
-    """What was cut, which pictures and files came with it, and what the walls refused."""
+    """Formats what was cut, the attached pictures and files, and what the walls refused."""
     rows: list[Line] = []
     if data.get("truncated"):
         handle = data.get("outputHandle")
@@ -504,7 +509,7 @@ def more_line(count: int) -> Line:
 
 
 def is_table(data: Any) -> bool:
-    """A list of objects with at least one column."""
+    """Whether the data is a list of objects with at least one column."""
     return isinstance(data, list) and bool(data) and all(isinstance(row, Mapping) for row in data) and bool(data[0])
 
 
@@ -535,7 +540,7 @@ def tree_lines(value: Any) -> list[Line]:
 
 
 def list_lines(items: Sequence[Any]) -> list[Line]:
-    """One line an item, 20 of them."""
+    """Formats at most 20 items, one line each."""
     shown: list[Line] = [[("", one_line(item))] for item in items[:MAX_ITEMS]]
     return [*shown, more_line(len(items) - MAX_ITEMS)] if len(items) > MAX_ITEMS else shown
 

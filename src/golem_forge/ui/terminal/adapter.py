@@ -65,9 +65,9 @@ _PREFILL: Final = "prefill"
 """The code of a status whose message belongs into the input line."""
 _MAX_QUEUED: Final = 100
 _MOST_PICTURES: Final = 4
-"""Of one result."""
+"""Maximum pictures of one result."""
 _STORED_NAME: Final = regex(r"[0-9a-zA-Z_-]{8,64}")
-"""Of a session's folder of outputs, and of an output in it."""
+"""The name of a session's folder of outputs, and of an output in it."""
 
 
 class TerminalAdapter:
@@ -140,16 +140,19 @@ class TerminalAdapter:
         ui.replay_open(self._take)
 
     def offer_files(self, lister: Callable[[], Awaitable[Iterable[str]]]) -> None:
-        """What `@` offers: files by their paths in the zones. Asked when the person types it, and not for each key."""
+        """Sets the files that `@` offers, by their paths in the zones. They are listed when the person types `@`, not
+        for each key.
+        """
         self._sources.zone_files = lister
 
     def offer_commands(self, commands: Mapping[str, str]) -> None:
-        """What works behind the `/` here, by name what each does; nothing else is offered."""
+        """Sets the only commands that work after the `/`, with descriptions."""
         self._sources.only_commands = commands
 
     def follow_turn(self, runs: bool) -> None:
-        """For a session of another process. Its prompt is always open, because a line is sent at once: so whoever
-        follows it says whether a turn runs there. Ctrl+] leaves it as it is."""
+        """Sets whether a turn runs in a session of another process. Its prompt is always open, because a line is sent
+        at once. Ctrl+] leaves it running.
+        """
         self._runs_elsewhere = runs
         if self._screen is not None:
             self._drawing.follows = True
@@ -165,11 +168,11 @@ class TerminalAdapter:
         return self._runs_elsewhere is not None
 
     def keyboard(self) -> int:
-        """The terminal that it reads."""
+        """The descriptor of the terminal that it reads."""
         return self._input.fileno()
 
     async def shutdown(self) -> None:
-        """Safe to call twice. Open questions are denied if no other UI can answer."""
+        """Ends the screen; safe to call twice. Open questions are denied if no other UI can answer."""
         screen, self._screen = self._screen, None
         for drawn in self._being_drawn:
             drawn.cancel()
@@ -183,10 +186,10 @@ class TerminalAdapter:
             self._close.close()
 
     def finished(self, result: RunResult) -> None:
-        """Nothing to add: the events of the run were drawn."""
+        """Does nothing: the events of the run were drawn."""
 
     async def stay(self, result: RunResult) -> None:
-        """Returns at once: what was drawn stays."""
+        """Returns immediately."""
 
     def _redraw(self) -> None:
         if self._screen is not None:
@@ -220,7 +223,7 @@ class TerminalAdapter:
                 drawn.add_done_callback(self._being_drawn.discard)
 
     async def _draw_picture(self, path: Path) -> None:
-        """Made beside: what is said meanwhile may stand above it."""
+        """Makes the picture in a thread; text that comes meanwhile may stand above it."""
         columns = self._screen.width if self._screen is not None else 0
         made = await run_in_thread(
             lambda: picture_sequence(self._pictures, b64decode(stored_picture(path)), columns) if columns else ""
@@ -352,7 +355,7 @@ class TerminalAdapter:
         self._answering.show_front()
 
     def _interrupt(self) -> None:
-        """What was queued comes back into the line: after an interrupt the person decides anew."""
+        """Interrupts the turn and puts queued lines back into the input line, so that the person decides anew."""
         assert self._screen is not None
         if self._queued:
             self._set_draft("\n".join([*self._queued, self._screen.whole_draft]).strip("\n"))
@@ -389,7 +392,7 @@ class TerminalAdapter:
         self._emit("userInput", {"requestId": self._prompt_id, "content": text})
 
     def _send_queued(self) -> None:
-        """In the order in which they were typed: commands as they come, of the texts one for each prompt."""
+        """Sends queued lines in order: commands immediately, one text for each prompt."""
         while self._queued and self._screen is not None:
             if is_command(self._queued[0]):
                 if not self._commands_heard:
@@ -477,9 +480,9 @@ _HANDLERS: Final[dict[str, Callable[[TerminalAdapter, Event], None]]] = {
 _COMMAND_SOURCE = "command"
 """The source of a form that a slash command asks for."""
 _NEXT_S: Final = 0.05
-"""Before the next question is drawn: an answer that is remembered may answer it too."""
+"""Pause before the next question is drawn; an answer that was just remembered may cover it too."""
 _ENDING_S: Final = 1.0
-"""The same after an interrupt, which denies the others as well, within a second."""
+"""The pause after an interrupt, which denies the other questions within a second."""
 
 
 class QuestionPresenter:
@@ -563,13 +566,13 @@ class QuestionPresenter:
             self._screen.keyboard.question_changed()
 
     def _ask(self, lines: Iterable[StyledLine]) -> None:
-        """What belongs to the question in front, which is then the last thing on the screen."""
+        """Draws the front question as the last thing on the screen."""
         front = self.answering.front
         self._screen.say(lines, self._ending or (self._calls.get(front.id, "") if front is not None else ""))
         self._asked_at = self._screen.printed
 
     def _uncover(self) -> bool:
-        """What was printed since may have pushed the question out of sight."""
+        """Draws the front question again if other output may have pushed it out of sight."""
         if self._screen.printed == self._asked_at:
             return False
         self.answering.show_front()
@@ -577,7 +580,9 @@ class QuestionPresenter:
 
 
 def _ending_line(event: Event, question: PendingQuestion) -> StyledLine:
-    """Nothing of a question that was never drawn and that an interrupt ended; others of those name their subject."""
+    """Returns the line for an answered question; empty for one that was never drawn and ended by an interrupt. Others
+    that were not drawn name their subject.
+    """
     if event.type == "formResolved":
         line: StyledLine = [("dim", form_ending(question.wire, event.wire))]
     else:
@@ -616,7 +621,7 @@ class ExitConfirmation:
         return since <= 1
 
     def turn_began(self) -> None:
-        """Who interrupted the turn before has not asked to leave this one."""
+        """Resets the confirmation: an interrupt of an earlier turn is no request to leave."""
         self._running_at = float("-inf")
 
     @property

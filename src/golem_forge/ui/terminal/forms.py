@@ -26,12 +26,12 @@ _MAX_ITEMS: Final = 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormQuestion:
     label: str
-    """With the way to it: `Address › Street`, `Tags 2`."""
+    """The label with its path: `Address › Street`, `Tags 2`."""
     description: str
     hint: str
     """Allowed values, range, and whether it may be left empty."""
     start: str
-    """What stands in the line to begin with."""
+    """The initial text of the line."""
     error: str = ""
     secret: bool = False
     multiline: bool = False
@@ -62,7 +62,7 @@ class FormDialog:
         self.start = "" if self.question is None else self.question.start if accepted else "" if secret else text
 
     def back(self) -> bool:
-        """False: this is the first field."""
+        """Goes back one field. Returns False at the first field."""
         if not self._answers:
             return False
         last = self._answers.pop()
@@ -94,7 +94,7 @@ class FormDialog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RepeatedQuestion(FormQuestion):
-    """The same question after an answer that did not fit."""
+    """Raised to repeat a question after an invalid answer."""
 
 
 def _ask_all(fields: Sequence[Mapping[str, Any]], values: Mapping[str, Any], way: str) -> FormWalk:
@@ -199,7 +199,7 @@ def _variants(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
 
 
 def _matching_variant(variants: Sequence[Mapping[str, Any]], value: Any) -> Any:
-    """The variant a present value most likely is."""
+    """Returns the variant that a present value most likely has."""
     wanted = {
         str: ("text", "select", "secret"),
         bool: ("boolean",),
@@ -212,7 +212,7 @@ def _matching_variant(variants: Sequence[Mapping[str, Any]], value: Any) -> Any:
 
 
 NOT_GIVEN: Final = object()
-"""The field was left empty."""
+"""Stands for a field that was left empty."""
 _YES: Final = frozenset({"y", "yes", "true", "on"})
 _NO: Final = frozenset({"n", "no", "false", "off"})
 _INTEGER: Final = regex(r"[+-]?[0-9]{1,1000}")
@@ -221,7 +221,7 @@ _MAX_PATTERN_TEXT: Final = 2000
 
 
 class FieldError(ValueError):
-    """The text is no value of the field."""
+    """Raised if the text is no valid value of the field."""
 
 
 def parse_value(field: Mapping[str, Any], text: str) -> Any:

@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class CompletionSources:
-    """What there is to complete; filled from events as they come. A source that is absent or fails offers nothing."""
+    """Sources for completion, filled from events. A source that is missing or fails offers nothing."""
 
     zone_listing: Callable[[str], Iterable[str]] | None = None
     zone_files: Callable[[], Awaitable[Iterable[str]]] | None = None
@@ -54,11 +54,11 @@ class CompletionSources:
     server_names: Callable[[], Iterable[str]] | None = None
     prompts: Callable[[], Iterable[Mapping[str, Any]]] | None = None
     only_commands: Mapping[str, str] | None = None
-    """By name what each does: nothing else works here behind the `/`."""
+    """The only commands that work here after the `/`, with descriptions."""
     tools: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
-    """Fields by the name of a manual tool."""
+    """Fields of manual tools, by name."""
     descriptions: dict[str, str] = field(default_factory=dict)
-    """What a manual tool does, by its name."""
+    """Descriptions of manual tools, by name."""
     outputs: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ class CompletionSources:
         return {**self.tools, **{str(each["name"]): list(each["fields"]) for each in prompts}}
 
     def described_commands(self) -> dict[str, str]:
-        """What each of these does."""
+        """Returns the descriptions of tools and prompts."""
         prompts = _list_or_empty(self.prompts)
         return {
             **self.descriptions,
@@ -137,7 +137,7 @@ def _open_quote(text: str) -> int | None:
 
 
 def _in_quotes(before: str, opened: int, known: CompletionSources) -> tuple[int, list[str]]:
-    """As without the quote, for a value in one; where only one fits and is complete, the quote is closed."""
+    """Completes a quoted value like an unquoted one; closes the quote if only one complete value fits."""
     mark, value = before[opened], before[opened + 1 :]
     if any(blank in value for blank in " \n"):
         return opened + 1, _closed(mark, _matching(value, known.paths(value)))
@@ -229,13 +229,13 @@ def _matching(word: str, words: Iterable[str]) -> list[str]:
 
 
 def _first_sentence(description: Any) -> str:
-    """As far as it fits beside a name."""
+    """Returns the first sentence, shortened to fit beside a name."""
     text = description.strip() if isinstance(description, str) else ""
     return shorten_prose(text.partition("\n")[0].split(". ")[0].rstrip("."), _MAX_HINT)
 
 
 def quoted_word(text: str) -> str:
-    """As one word of a command."""
+    """Quotes a text as one word of a command."""
     if _PLAIN_WORD.match(text) and text:
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')

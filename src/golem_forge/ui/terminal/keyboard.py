@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
 
 SILENCE_S: Final = 0.5
-"""Whoever pressed a key within this time is writing a line and has not yet seen the card."""
+"""Seconds without a key before a single key may answer: a person who is typing has not seen the card yet."""
 _BURST_S: Final = 0.01
 
 
 class KeyTiming:
-    """How long ago the last key was, and whether a key came alone."""
+    """Measures the time since the last key, and whether a key came alone."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -36,7 +36,7 @@ class KeyTiming:
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until a single key may answer."""
+        """Returns the seconds until a single key may answer."""
         return max(self._typed_at + SILENCE_S - self._clock(), 0.0)
 
     def key_pressed(self) -> None:
@@ -142,7 +142,7 @@ class Keyboard:
             self._reply.cursor_position = len(ahead)
 
     def stage_changed(self) -> None:
-        """The same question goes on with another key or line. After a line, the single key waits for silence."""
+        """Continues the same question with another key or line. After a line, the single key waits for silence."""
         if self._armed and self._stage() is AnswerStage.KEY and self._taken is AnswerStage.LINE:
             self._hold()
         elif self._armed:
@@ -212,7 +212,7 @@ class Keyboard:
             self.app.layout.focus(self.keys)
 
     def _drain(self) -> bool:
-        """What lies in the terminal's own buffer was typed before: it goes to the draft. True: there was something."""
+        """Moves earlier input from the terminal's buffer to the draft. Returns True if there was any."""
         app = self.app
         if not app.is_running or app.context is None or not self._more_to_read():
             return False
@@ -242,7 +242,7 @@ class Keyboard:
     # ---- the person moves
 
     def to_the_line(self) -> None:
-        """From a question that one key answers to the input line, which stays there until `line_left`."""
+        """Switches from a question that one key answers to the input line, until `line_left`."""
         self.writing = True
         self._hold()
         self.held = False  # Enter sends what is typed there at once

@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 class MenuEntry(NamedTuple):
     text: str
-    """What taking it puts into the line."""
+    """The text that choosing it inserts."""
     name: str
     hint: str = ""
 
@@ -61,7 +61,7 @@ class Menu:
 
     @property
     def offers(self) -> bool:
-        """Whether there is something to take."""
+        """Whether there is an entry to choose."""
         return self.is_open and bool(self._entries)
 
     @property
@@ -93,7 +93,7 @@ class Menu:
             self.moved = True
 
     def taken(self) -> tuple[int, str]:
-        """How many characters before the cursor are replaced, and by what."""
+        """Returns how many characters before the cursor are replaced, and by what."""
         return len(self._word), self._entries[self._selected].text + " "
 
     def lines(self, width: int, rows: int) -> list[StyledLine]:
@@ -159,7 +159,7 @@ def _command_entries(sources: CompletionSources) -> list[MenuEntry]:
 
 
 def _commands_matching(commands: Iterable[MenuEntry], wanted: str) -> list[MenuEntry]:
-    """Those that begin so, then those with it anywhere in the name."""
+    """Returns the commands that begin with the text, then those that contain it."""
     named = [(entry, entry.text.removeprefix("/tool ").removeprefix("/").lower()) for entry in commands]
     begin = [entry for entry, name in named if name.startswith(wanted)]
     return begin + [entry for entry, name in named if wanted in name and not name.startswith(wanted)]

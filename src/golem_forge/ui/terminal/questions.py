@@ -31,13 +31,13 @@ UI_NAME: Final = "terminal"
 APPROVAL_EVENT: Final = "approvalRequired"
 FORM_EVENT: Final = "formRequired"
 PERSON: Final = "human"
-"""Who made the call of a card: a person needs no reason from themselves."""
+"""The caller name of a person, who is asked for no reason."""
 Emit = Callable[[str, dict[str, Any]], None]
 Say = Callable[[Iterable[StyledLine]], None]
 
 
 class AnswerStage(StrEnum):
-    """What the person is asked for right now."""
+    """The kind of input that is expected now."""
 
     NOTHING = "nothing"
     KEY = "key"
@@ -47,7 +47,7 @@ class AnswerStage(StrEnum):
 
 
 class KeyMeaning(StrEnum):
-    """What a single key is at the question in front."""
+    """The meaning of a single key at the front question."""
 
     ANSWER = "answer"
     COMMAND = "command"
@@ -62,7 +62,7 @@ class PendingQuestion:
     wire: Mapping[str, Any]
     form: FormDialog | None = None
     reason: bool = False
-    """The reason of a denial is being asked for."""
+    """Whether the reason of a denial is being asked for."""
     note: str = ""
     """Why the last key was no answer."""
     edited: dict[str, Any] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class PendingQuestions:
 
     @property
     def start(self) -> str:
-        """What stands in the answer's line to begin with."""
+        """The initial text of the answer's line."""
         front = self.front
         return front.form.start if front is not None and front.form is not None and not front.reason else ""
 
@@ -339,7 +339,7 @@ _HEADS: Final = {
     (AnswerStage.LINE, APPROVAL_EVENT): "The arguments are being edited",
 }
 _DOTS: Final = "••••"
-"""For what was typed unseen."""
+"""Shown in place of a secret."""
 _ALL_ARGUMENTS: Final = {
     "name": "arguments",
     "label": "Arguments",

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from golem_forge.ui.terminal.menu import Menu
 
 ESCAPE_S: Final = 0.05
-"""How long the terminal may take to send the rest of a sequence that began with Esc."""
+"""Seconds that the terminal may take to send the rest of a sequence that began with Esc."""
 _SECOND_KEY_S: Final = 0.01
-"""More for the second key of a binding, once that is over: Alt+Enter comes in one piece. Esc must not wait twice."""
+"""Further seconds for the second key of a binding: Alt+Enter comes in one piece, and Esc must not wait twice."""
 _TICK_S: Final = 0.1
 _REFLOWS: Final = not os.environ.get("XTERM_VERSION") and not os.environ.get("TERM", "").startswith(("linux", "rxvt"))
 """Whether the terminal breaks the lines it shows anew when it becomes narrower."""
@@ -152,7 +152,7 @@ class Screen:
 
     @property
     def whole_draft(self) -> str:
-        """With the pasted texts in their places."""
+        """The draft with the pasted texts in their places."""
         text = self.draft.text
         for mark, pasted in self._pasted.items():
             text = text.replace(mark, pasted, 1)
@@ -173,7 +173,7 @@ class Screen:
         self.clear_marks()
 
     def clear_marks(self) -> None:
-        """What belongs to a draft that is gone."""
+        """Clears pasted texts, offers and the menu of a draft that is gone."""
         self._pasted.clear()
         self.offers.clear()
         self.menu.close()
@@ -210,7 +210,7 @@ class Screen:
         self.app.invalidate()
 
     def draw_now(self) -> None:
-        """Before whoever called goes on, for what is shown ahead of long work on this thread."""
+        """Draws before it returns, for output ahead of long work on this thread."""
         self._flush_above()
         self.app._redraw()
 
@@ -353,7 +353,7 @@ _TOO_MANY: Final = 10_000
 
 
 class PrintedTail:
-    """What was printed last, and how many rows of it are surely still on the screen above the live part.
+    """Tracks the last printed blocks, and how many of their rows are certainly still visible above the live part.
 
     The terminal does not say where the cursor is. So this counts what is certain: each row printed pushes the live part
     down, and it can never be lower than its height leaves room for.
@@ -402,8 +402,9 @@ class PrintedTail:
 
 
 def _rows_taken(line: str, columns: int) -> int:
-    """How many rows of the terminal a printed line takes. A wide character may be moved to the next row: then nobody
-    knows."""
+    """Returns how many rows of the terminal a printed line takes; too many if a wide character may wrap, since the
+    number is then unknown.
+    """
     plain = _ESCAPES.sub("", line)
     if plain.isascii() and plain.isprintable():
         return max(-(-len(plain) // max(columns, 1)), 1)
@@ -414,7 +415,7 @@ _MAX_INPUT_ROWS: Final = 8
 _MAX_PASTED: Final = 800
 """A longer text would hide the line it is pasted into."""
 _ROWS_BELOW: Final = 6
-"""Kept free below what goes on."""
+"""Rows kept free below the running output."""
 
 
 def screen_layout(screen: Screen) -> tuple[Layout, Window]:
@@ -454,7 +455,7 @@ def screen_layout(screen: Screen) -> tuple[Layout, Window]:
 
 
 def _input_windows(screen: Screen, search: Any) -> tuple[Window, Window]:
-    """The lines of the draft and of a reply."""
+    """Returns the windows for the draft and for a reply."""
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.layout import BufferControl, Dimension, Window
     from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor

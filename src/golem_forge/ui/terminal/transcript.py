@@ -85,7 +85,7 @@ class CallFolds:
                 del self.answers[oldest], self._answered[oldest]
 
     def key_of(self, wire: Mapping[str, Any]) -> str:
-        """What the lines of an event are to be folded with; empty: with nothing."""
+        """Returns the key that groups the lines of an event; empty if they are not grouped."""
         call = str(wire.get("toolCallId") or "")
         return call if call in self.answers or call in self._running else ""
 
@@ -97,7 +97,7 @@ class CallFolds:
             del self._running[next(iter(self._running))]
 
     def worker_came(self, parent: str) -> None:
-        """What a sub-worker says stands below the call that started it."""
+        """Ends the grouping of a call when its sub-worker starts, because the sub-worker's output follows it."""
         self._running = {call: worker for call, worker in self._running.items() if worker != parent}
 
     def draw_result(self, wire: Mapping[str, Any], rows: list[Line]) -> None:
@@ -156,7 +156,7 @@ _MAX_REMEMBERED: Final = 50
 
 
 class _ChannelStream:
-    """One channel of one request."""
+    """One channel (text or thinking) of a request."""
 
     def __init__(self, channel: str, worker: str) -> None:
         self.channel = channel
@@ -258,7 +258,7 @@ class Transcript:
             self._done.append(stream.blocks.text.strip())
 
     def _withdraw(self, request: str) -> None:
-        """What is on the screen cannot be taken back; that it no longer counts can be said."""
+        """Prints that an unfinished answer no longer counts; printed text cannot be removed."""
         streams = [self._streams.pop((request, channel), None) for channel in ("thinking", "text")]
         if any(stream is not None and stream.blocks.text.strip() for stream in streams):
             above = any(stream is not None and stream.printed for stream in streams)
@@ -299,7 +299,7 @@ def _last_rows(text: str, width: int, rows: int) -> list[str]:
 
 
 _QUESTION_TYPES: Final = frozenset({"approvalRequired", "approvalResolved", "formRequired", "formResolved"})
-"""Drawn as questions."""
+"""Events that are drawn as questions."""
 
 
 class EventRenderer:
@@ -389,17 +389,17 @@ class BlockStream:
 
     @property
     def taken(self) -> str:
-        """What was given out as blocks."""
+        """The text that was returned as blocks."""
         return self.text[: self._taken]
 
     def feed(self, delta: str) -> list[str]:
-        """The blocks that this text completed."""
+        """Adds text and returns the blocks that it completed."""
         may_end = "\n" in delta or self.text[-1:] in ("", "\n")
         self.text += delta
         return self._complete() if may_end else []
 
     def finish(self) -> str:
-        """What was left; the stream is over."""
+        """Ends the stream and returns the rest."""
         rest = self.pending
         self._taken = len(self.text)
         return rest.strip("\n") if rest.strip() else ""
@@ -431,7 +431,7 @@ class BlockStream:
         self._started = self._blank = False
 
     def _block_end(self) -> int | None:
-        """Where it ends, its blank lines included; None: not yet."""
+        """Returns where the block ends, with its blank lines; None if it has not ended."""
         while self._read < len(self.text):
             end = self.text.find("\n", self._read) + 1
             line = self.text[self._read : end or len(self.text)]

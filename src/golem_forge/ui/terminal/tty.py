@@ -207,7 +207,7 @@ def ansi(lines: Iterable[StyledLine], *, colour: bool) -> str:
 
 
 def toolkit_style(style: str) -> str:
-    """The same style in prompt_toolkit's words."""
+    """Returns the style in prompt_toolkit's notation."""
     return " ".join(word if word in _SHAPES else f"fg:ansi{word}" for word in _style_words(style))
 
 
@@ -226,7 +226,7 @@ def safe_prose(text: str) -> str:
 
 _END_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 _RESET_SEQUENCE: Final = b"\x1b[0m\x1b[?25h\x1b[?2004l\x1b[?7h"
-"""No attributes, cursor shown, pastes unmarked, lines wrapped."""
+"""Resets attributes, shows the cursor, and sets paste marks and wrapping to normal."""
 
 
 class TerminalModes:
@@ -247,7 +247,9 @@ class TerminalModes:
                     self._signals[number] = signal.signal(number, self._ended_by)
 
     def restore(self) -> None:
-        """Safe to call any number of times; a forked child never touches its parent's terminal."""
+        """Restores the terminal; safe to call any number of times. A forked child never changes its
+        parent's terminal.
+        """
         if self._restored or os.getpid() != self._owner:
             return
         self._restored = True
@@ -294,7 +296,7 @@ class StdoutProxy(io.TextIOBase):
 
     @property
     def rest(self) -> str:
-        """What has no line end yet."""
+        """The text that has no line end yet."""
         return safe_text(self._rest)
 
 
@@ -323,7 +325,7 @@ _ITERM_PROGRAMS: Final = ("iTerm.app", "WezTerm")
 _SIXEL_TERMS: Final = ("foot", "foot-extra", "mlterm", "yaft-256color")
 _MULTIPLEXERS: Final = ("screen", "tmux")
 _MAX_BYTES: Final = 4_000_000
-"""Of what is written; more would hold up everything else on a slow line."""
+"""Maximum bytes of a picture; more would block everything else on a slow line."""
 _CELL: Final = (10, 20)
 """Pixels of a character, width and height, as most terminals have it; the terminal fits the picture into the cells."""
 _MOST_COLUMNS: Final = 60
@@ -331,7 +333,7 @@ _MOST_ROWS: Final = 20
 _CHUNK: Final = 4_096
 _COLOURS: Final = 64
 _BAND: Final = 6
-"""Rows of pixels that one line of sixels has."""
+"""Pixel rows in one line of sixels."""
 
 
 def picture_protocol(environ: Mapping[str, str]) -> str:

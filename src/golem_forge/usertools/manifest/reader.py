@@ -81,7 +81,7 @@ def read_manifest(data: bytes, *, folder: str) -> ToolManifest:
 
 
 def manifest_from_values(given: Mapping[str, Any], folder: str) -> ToolManifest:
-    """Raises ManifestFault."""
+    """Builds a manifest from plain values. Raises ManifestFault."""
     return _manifest(YamlFile("", check_json(given), {}), folder)
 
 

@@ -86,7 +86,7 @@ class ManifestFault(Exception):
         return dotted_path(tuple(part if isinstance(part, int) else _shown_key(part) for part in self.path))
 
     def __str__(self) -> str:
-        """On one line, whatever it quotes: another line would read as somebody else's."""
+        """Returns the text on one line, because a second line would look like another message."""
         return (f"{self.where}: {self.problem}" if self.where else self.problem).replace("\n", "\\n")
 
 
@@ -185,7 +185,7 @@ def json_value(value: Any, path: YamlPath, problems: ManifestProblems) -> Any:
 
 
 def string(value: Any, path: YamlPath, problems: ManifestProblems, most: int = 1000) -> str:
-    """Any text, character for character: what a program is given or must print."""
+    """Checks a text that is kept unchanged: what a program is given or must print."""
     if not isinstance(value, str):
         problems.expected(path, value, "a string")
     if len(value) > most:
@@ -248,7 +248,7 @@ def choice(value: Any, path: YamlPath, problems: ManifestProblems, words: type[C
 
 
 def items(value: Any, path: YamlPath, problems: ManifestProblems, most: int) -> Iterator[tuple[Any, YamlPath]]:
-    """Each item of a list with its path."""
+    """Yields each item of a list with its path."""
     if not isinstance(value, list):
         problems.expected(path, value, "a list")
     if len(value) > most:
@@ -290,7 +290,7 @@ def read_parameters(value: Any, path: YamlPath, problems: ManifestProblems) -> t
 def check_argument_style(
     parameters: tuple[Parameter, ...], path: YamlPath, style: ArgumentStyle, problems: ManifestProblems
 ) -> None:
-    """What depends on how values reach the process."""
+    """Checks what depends on how arguments are passed to the process."""
     used: dict[str, str] = {}
     for index, parameter in enumerate(parameters):
         place: YamlPath = (*path, index)
@@ -422,7 +422,7 @@ _VALUES: Final[dict[ParameterType, Check]] = {
 
 
 def value_of(kind: ParameterType, of: ParameterType = ParameterType.STRING) -> Check:
-    """The check of a value of a parameter."""
+    """Returns the check for a value of a parameter."""
     return partial(_array, item=_VALUES[of]) if kind is ParameterType.ARRAY else _VALUES[kind]
 
 
@@ -446,7 +446,7 @@ class ZoneMode(StrEnum):
 
 
 def check_variable(name: str, path: YamlPath, problems: ManifestProblems) -> None:
-    """The name of a variable a child may be given."""
+    """Checks the name of a variable that a child may get."""
     if why := variable_problem(name):
         problems.add(path, f"'{escape_control_chars(name[:80])}' {why}")
 

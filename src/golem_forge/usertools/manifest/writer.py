@@ -118,7 +118,7 @@ def _fits_literal_block(text: str) -> bool:
 
 
 def _scalar_text(text: str) -> str:
-    """Where a whole line is its own."""
+    """Returns a scalar that has a whole line to itself."""
     usable = _PLAIN.fullmatch(text) and text.isprintable() and ": " not in text and " #" not in text
     return text if usable and not _is_ambiguous(text) else _quoted_scalar(text)
 
@@ -130,7 +130,7 @@ def _is_ambiguous(text: str) -> bool:
 
 
 def _flow_text(value: Any) -> str:
-    """On one line, as in JSON."""
+    """Returns a value on one line, as in JSON."""
     if isinstance(value, str):
         return value if _PLAIN_IN_LIST.fullmatch(value) and not _is_ambiguous(value) else _quoted_scalar(value)
     if isinstance(value, bool):
@@ -188,7 +188,7 @@ def yaml_name(name: str) -> str:
 
 _INDENT: Final = 2
 _BLOCK_HEADER: Final = regex(r"([|>][-+0-9]*)(.*)", re.DOTALL)
-"""Of a block: how it is to be read, and a comment."""
+"""The header of a block scalar, and a comment."""
 
 
 class _Splice(NamedTuple):
@@ -209,7 +209,7 @@ def set_expected_stdout(text: str, printed: Mapping[int, str]) -> str:
 
 
 def have_expectations(text: str) -> tuple[bool, ...]:
-    """For each case, whether its `expect` says anything at all."""
+    """Returns for each case whether its `expect` is not empty."""
     cases = find_value(compose(text), "tests")
     if cases is None or cases.id != "sequence":
         return ()
@@ -276,7 +276,7 @@ def _add_expect(text: str, case: Any, said: str) -> _Splice:
 
 
 def _node_end(text: str, node: Any) -> int:
-    """Where the last thing that is written in a node ends; the node's own mark may be far behind comments."""
+    """Returns where the last written part of a node ends; the node's own mark may be far behind comments."""
     while node.id != "scalar" and not _is_flow(node) and node.value:
         key, node = node.value[-1] if node.id == "mapping" else (None, node.value[-1])
         if node.start_mark.index == node.end_mark.index and key is not None:
@@ -285,7 +285,7 @@ def _node_end(text: str, node: Any) -> int:
 
 
 def quote_yaml(text: str) -> str:
-    """A double-quoted YAML scalar on one line."""
+    """Returns a double-quoted YAML scalar on one line."""
     return "".join(
         char if char.isprintable() else f"\\U{ord(char):08x}" for char in json.dumps(text, ensure_ascii=False)
     )

@@ -51,7 +51,7 @@ StartProgram = Callable[[], Awaitable["WalledChild"]]
 
 
 BackgroundRunner = Callable[[StartProgram, ToolContext, float], Awaitable[ToolCompletion]]
-"""How a `background` tool goes on after its call has answered; given by whoever has exec sessions."""
+"""Runs a `background` tool on after its call has answered; set by the owner of the exec sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +61,19 @@ class ToolRun:
     input: ProcessInput
     access: ToolAccess
     timeout: float
-    """Seconds, fractions too."""
+    """Timeout in seconds; may be a fraction."""
     environ: Mapping[str, str] = field(default_factory=dict)
-    """What declared variables are copied from."""
+    """The environment that declared variables are copied from."""
     lifted: frozenset[str] = frozenset()
     """Masked paths that this call's approved effects name."""
     only: tuple[ShownPath, ...] | None = None
-    """All that it sees of the zones; None: all of its zones."""
+    """The only parts of the zones that it sees; None means all of its zones."""
     not_kept: tuple[tuple[str, UncoveredPath], ...] = ()
-    """What is read-only for a call that nobody was asked about."""
+    """Paths that are read-only for a call without a question."""
     call_server: CallServer | None = None
-    """For a tool with `calls`: open as long as it runs."""
+    """Serves the calls of a tool with `calls`, as long as it runs."""
     background_runner: BackgroundRunner | None = None
-    """For a `background` tool."""
+    """Set for a `background` tool."""
 
 
 async def run_tool(run: ToolRun, ctx: ToolContext) -> ToolCompletion:
@@ -102,7 +102,7 @@ async def start_program(run: ToolRun, job: Job, ctx: ToolContext) -> WalledChild
 
 
 def _unread_packages(run: ToolRun) -> str:
-    """Of a script without packages of its own: the sentence about a file that names some all the same."""
+    """Returns a hint for a script without packages if another file in its folder names some."""
     has_packages = any(each.inner == BUILD_DIR for each in run.program.shown)
     if run.program.kind is not ProgramKind.PYTHON or has_packages:
         return ""
@@ -170,7 +170,7 @@ async def _job(run: ToolRun, call_server: CallServer | None, ctx: ToolContext) -
 LONGEST_ARGUMENT: Final = 128 * 1024
 """The kernel takes no longer argument or variable, its end included."""
 _MOST_TOGETHER: Final = 1 << 20
-"""Of all of them: half of what the kernel takes where the stack has its usual limit."""
+"""Maximum bytes of all arguments: half of what the kernel accepts with the usual stack limit."""
 _OVERHEAD_PER_WORD: Final = 16
 _USE_STDIN_JSON: Final = "declare `arguments: stdin-json` in tool.yaml to pass it"
 
@@ -178,10 +178,10 @@ _USE_STDIN_JSON: Final = "declare `arguments: stdin-json` in tool.yaml to pass i
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessInput:
     argv: tuple[str, ...] = ()
-    """What follows the program."""
+    """The arguments after the program."""
     env: dict[str, str] = field(default_factory=dict)
     stdin: bytes | None = None
-    """None: nothing, standard input is empty."""
+    """None means empty standard input."""
 
 
 def process_input(manifest: ToolManifest, values: Mapping[str, Any], *, paths: Mapping[str, str]) -> ProcessInput:
@@ -201,7 +201,7 @@ def process_input(manifest: ToolManifest, values: Mapping[str, Any], *, paths: M
 def _values_in_order(
     manifest: ToolManifest, values: Mapping[str, Any], paths: Mapping[str, str]
 ) -> list[tuple[Parameter, Any]]:
-    """In declared order, with defaults; what is absent is left out."""
+    """Returns the values in declared order, with defaults; absent ones are left out."""
     known = {parameter.name for parameter in manifest.parameters}
     for name in values:
         if name not in known:
@@ -269,7 +269,7 @@ def _check_size(words: Any) -> None:
 
 
 def _text(value: Any, place: str) -> str:
-    """A scalar as a program reads it."""
+    """Returns a scalar as the text that a program reads."""
     if isinstance(value, str):
         if "\0" in value:
             raise _invalid_argument(place, "contains a NUL byte, which no argument of a program can hold")
@@ -332,10 +332,10 @@ _MIN_UNNAMED_SECRET: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """What a run is told of where and when it runs."""
+    """Information about place and time that a run gets."""
 
     workspace: str = ""
-    """Where the default zone stands inside the walls; empty without one."""
+    """The path of the default zone inside the walls; empty without one."""
     tool_dir: str
     session_id: str = ""
     call_id: str = ""
@@ -358,8 +358,9 @@ def declared_values(manifest: ToolManifest, environ: Mapping[str, str], redactor
 
 
 def register_secrets(manifest: ToolManifest, environ: Mapping[str, str], redactor: Redactor | None) -> None:
-    """When a tool's folder is read: what its manifest declares is a secret from then on, whether or not it ever runs.
-    What is not named like one must be long enough not to be an ordinary word."""
+    """Adds the manifest's declared secrets to the redactor when a tool's folder is read, whether or not it ever runs. A
+    value whose name is no credential must be long enough not to match ordinary words.
+    """
     for declared in manifest.env:
         value = environ.get(declared.name, "")
         long_enough = len(value.strip()) >= _MIN_UNNAMED_SECRET or classify_name(declared.name) == IS_CREDENTIAL
@@ -368,8 +369,9 @@ def register_secrets(manifest: ToolManifest, environ: Mapping[str, str], redacto
 
 
 def tool_environment(entry: ToolEntry, place: RunInfo, declared: Mapping[str, str]) -> dict[str, str]:
-    """What a custom tool's Job declares, on top of what every child gets. `declared`: of `declared_values`, or a
-    test's own."""
+    """Returns the variables of a user tool's Job, besides those of every child. `declared`: from `declared_values`, or
+    a test's own.
+    """
     return {
         **declared,
         **({"FORGE_WORKSPACE": place.workspace} if place.workspace else {}),

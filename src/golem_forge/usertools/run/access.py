@@ -44,7 +44,7 @@ class ToolAccess:
     """Exactly the tool's zones, in its modes: paths are judged by this."""
     walls: Walls
     worker: Sandbox
-    """What its worker has, for hints only."""
+    """The worker's sandbox, used for hints only."""
 
     @property
     def zones(self) -> tuple[Zone, ...]:
@@ -52,11 +52,11 @@ class ToolAccess:
 
     @property
     def reads_only(self) -> bool:
-        """No zone is writable for it."""
+        """Whether no zone is writable for it."""
         return all(zone.mode is AccessMode.RO for zone in self.zones)
 
     def workspace(self, level: Level) -> str:
-        """Where the default zone stands inside the walls; empty without one."""
+        """Returns the path of the default zone inside the walls; empty without one."""
         zone = self.sandbox.default_zone
         return self.walls.mount_point(zone, level) if zone is not None else ""
 
@@ -85,7 +85,7 @@ class ToolAccessCache:
         return self._known[key]
 
     def _around(self, sandbox: Sandbox, ctx: ToolContext) -> Walls:
-        """For an embedder who brings no walls."""
+        """Returns walls for an embedder that brings none."""
         if id(sandbox) not in self._own:
             home = ctx.home or forge_home().path
             walls = Walls(sandbox, forge_home=home, redactor=ctx.redactor, rules=ctx.path_rules)
@@ -119,7 +119,7 @@ def check_walls(report: ProbeReport, manifest: ToolManifest) -> None:
 
 
 def check_testable(report: ProbeReport, manifest: ToolManifest) -> None:
-    """The same of a tool whose tests have yet to pass: each of them writes. Raises SandboxError WALLS_UNAVAILABLE."""
+    """Checks that the walls allow a tool's tests, which all write. Raises SandboxError WALLS_UNAVAILABLE."""
     if manifest.tests and report.level is Level.LANDLOCK:
         raise walls_unavailable(f"the tests of tool '{manifest.name}' need full walls", report.fix or _ASK_DOCTOR)
 
@@ -149,19 +149,19 @@ _HTTPS_PORT = 443
 class PlannedAccess:
     effects: tuple[Effect, ...]
     targets: tuple[Target, ...] = ()
-    """Of `path` arguments, held open until `close`."""
+    """Targets of `path` arguments, held open until `close`."""
     paths: Mapping[str, str]
     """Parameter → where its file stands inside the walls."""
     only: tuple[ShownPath, ...] | None = None
-    """All that the tool sees of the zones; None: all of its zones."""
+    """The only parts of the zones that the tool sees; None means all of its zones."""
     coverage: Coverage | None = None
-    """What could not be brought back if it changed it, where the approval mode is `contained`."""
+    """What could not be undone if the tool changed it; set in the approval mode `contained`."""
 
     def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
         return self.coverage.not_kept if ctx.contained and self.coverage is not None else ()
 
     def recheck(self) -> None:
-        """After a wait: raises if a path no longer leads where it was judged to."""
+        """Called after a wait; raises if a path no longer leads where it was judged to."""
         for target in self.targets:
             target.recheck()
 

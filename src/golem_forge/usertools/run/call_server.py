@@ -90,18 +90,18 @@ class CallServer(ABC):
 
     @abstractmethod
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
-        """What the tool is told; `number`: which of its calls this is, from 1."""
+        """Answers a call of the tool; `number` counts its calls from 1."""
 
     @abstractmethod
     async def look_up(self, request: LookupRequest) -> dict[str, Any]:
-        """What it is told of what there is to call. Raises ForgeError."""
+        """Answers a question about callable tools. Raises ForgeError."""
 
     def prepare(self, directory: Path) -> None:  # noqa: B027 - most have none
         """Puts further files beside the socket, where the tool may read them."""
 
     @property
     def shown(self) -> tuple[HostDirectory, ...]:
-        """The socket, the command and what it runs on."""
+        """Directories for the walls: the socket, the command and its interpreter."""
         return self._folders
 
     @property
@@ -140,7 +140,7 @@ class CallServer(ABC):
         return folder.inner if self._level is Level.FULL else folder.host
 
     async def _listen(self, listener: socket.socket) -> None:
-        """Who comes while sixteen are served waits with the kernel."""
+        """Accepts connections; while sixteen are served, others wait in the kernel."""
         loop = asyncio.get_running_loop()
         free = asyncio.Semaphore(AT_ONCE)
         with listener:
@@ -194,7 +194,7 @@ class CallServer(ABC):
         return await self._while_wanted(self.answer(request, self._calls), reader)
 
     async def _while_wanted(self, answering: Any, reader: asyncio.StreamReader) -> dict[str, Any] | None:
-        """None: whoever asked is gone, and with it the call that nobody waits for any more."""
+        """Awaits an answer; None if the client has gone, which also ends the call."""
         call: asyncio.Task[dict[str, Any]] = asyncio.ensure_future(answering)
         leaving = asyncio.ensure_future(reader.read(1))
         try:
@@ -225,10 +225,10 @@ class _SessionSecret:
 
 
 class SessionCallServer(CallServer):
-    """Of one run in a session, whose calls enter the path as those of `ctx`."""
+    """Serves the calls of one run in a session; they go through the stages as calls of `ctx`."""
 
     def __init__(self, ctx: ToolContext, level: Level, most_calls: int = MOST_CALLS) -> None:
-        """Its token is a secret from now on."""
+        """Adds its token to the redactor."""
         root = ctx.parts.get(_SessionSecret).secret
         if ctx.redactor is not None and root not in ctx.redactor.secrets:
             ctx.redactor.add_secret("FORGE_CALL_TOKEN", root)
@@ -238,7 +238,7 @@ class SessionCallServer(CallServer):
         self._handles = KeptHandles()
 
     def visible_tools(self) -> Mapping[str, Tool]:
-        """What the run may call, as far as it is shown."""
+        """Returns the tools that the run may call and see."""
         return self.ctx.offered.usable_tools() if self.ctx.offered is not None else {}
 
     async def find_tool(self, name: str) -> Tool | None:
@@ -287,7 +287,7 @@ class ToolCallServer(SessionCallServer):
     def __init__(
         self, ctx: ToolContext, lookup: ToolLookup, calls: tuple[str, ...], deadline: float, level: Level = Level.FULL
     ) -> None:
-        """For one run that ends at `deadline` (Unix seconds), in walls of this level."""
+        """Serves one run that ends at `deadline` (Unix seconds), in walls of this level."""
         super().__init__(ctx, level)
         self._lookup = lookup
         self._names = frozenset(calls)
@@ -324,7 +324,7 @@ class ToolCallServer(SessionCallServer):
 
 
 class ReplayingCallServer(CallServer):
-    """For a tool under test: makes no call, answers those that were recorded, and denies all others."""
+    """Serves a tool under test: makes no call, answers recorded ones, and denies all others."""
 
     def __init__(self, home: ForgeHome, recording: Recording | None = None) -> None:
         super().__init__(home, secrets.token_hex(16), Level.FULL)
@@ -360,7 +360,7 @@ def _by_server(names: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 LONGEST_REQUEST: Final = 1 << 20
-"""Bytes of a request."""
+"""Maximum bytes of a request."""
 LONGEST_NAME: Final = 200
 
 
@@ -373,7 +373,7 @@ class CallRequest:
     """A mapping, or the raw JSON text of one."""
     wants_outcome: bool
     wants_value: bool = False
-    """It asks for the value that a function gives, not for text."""
+    """Whether it asks for a function's value instead of text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +381,7 @@ class LookupRequest:
     op: str
     said: Mapping[str, Any]
     size: int
-    """Bytes of the request."""
+    """Size of the request in bytes."""
 
 
 _LONGEST_QUERY: Final = 500
@@ -389,7 +389,7 @@ _MOST_FOUND: Final = 20
 
 
 def parse_request(line: bytes, token: str) -> CallRequest | LookupRequest | None:
-    """None: no request, or not of the tool that this token was given to."""
+    """Parses a request; None if it is malformed or has another token."""
     try:
         said = json.loads(line)
     except (ValueError, RecursionError):
@@ -413,7 +413,7 @@ def parse_request(line: bytes, token: str) -> CallRequest | LookupRequest | None
 
 
 def outcome_answer(outcome: Outcome, request: CallRequest, session_id: str) -> dict[str, Any]:
-    """What `forge call` prints and exits with, and the whole Outcome for whoever asked for it."""
+    """Returns the output and exit code of `forge call`, and the whole Outcome if it was requested."""
     text = outcome.text_without_leftovers if outcome.ok else (outcome.result.text if outcome.result else "")
     left = "".join(f"forge: {escape_control_chars(line)}\n" for line in outcome.leftover_texts)
     answer: dict[str, Any] = {
@@ -426,7 +426,7 @@ def outcome_answer(outcome: Outcome, request: CallRequest, session_id: str) -> d
 
 
 def refusal_answer(status: Status, why: str) -> dict[str, Any]:
-    """Where there is no Outcome to tell of."""
+    """Returns the answer to a request that has no Outcome."""
     return {"status": status.value, "exit": EXIT_CODES[status], "stdout": "", "stderr": _error_line(status, why)}
 
 
@@ -440,7 +440,7 @@ _LIBRARIES: Final = ("forge_tool.py", "forge_tools.py", "tools.py")
 
 
 def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
-    """What to show: the folder with the command, at `/forge/bin`, and the interpreter that it needs."""
+    """Returns the directories to show: the command at `/forge/bin`, and the interpreter that it needs."""
     python, why = own_python_directory(home.path)
     if why:
         raise ToolFailed(f"Tools cannot call others: the directory of this Python {why}. Install Forge elsewhere.")

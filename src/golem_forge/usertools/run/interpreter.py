@@ -31,20 +31,20 @@ from golem_forge.usertools.folder import ToolProgram
 STARTER_DIR: Final = "/forge/inside"
 _STARTER: Final = "start.py"
 _MARSHAL_FORMAT: Final = 4
-"""Of marshal; every Python that a tool may bring reads it."""
+"""The marshal version that every Python of a tool can read."""
 _READ_AT_START: Final = frozenset({"LC_ALL", "LC_CTYPE", "GLIBC_TUNABLES", "MALLOC_ARENA_MAX"})
 """Variables that the interpreter or its C library looks at once, before it could be told of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """What `python SCRIPT …` would have been given."""
+    """What `python SCRIPT …` would be given."""
 
     script: str
-    """As the interpreter sees it."""
+    """The path inside the walls."""
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    """On top of what every child gets and of what the job declares."""
+    """Variables besides those of every child and of the job."""
     stdin: bytes | None = None
     search: tuple[str, ...] = ()
     """Further places to import from, after all others."""
@@ -56,8 +56,9 @@ def starter_folder() -> str:
 
 
 def python_job(job: Job, program: ToolProgram, level: Level) -> Job:
-    """The same job with this Python in place of its command, waiting for a RunOrder. Where there are no mounts the
-    starting program is read in its own place."""
+    """Returns the job with this Python as its command, waiting for a RunOrder. Without mounts the starting program is
+    read at its host path.
+    """
     folder = HostDirectory(starter_folder(), STARTER_DIR)
     starter = os.path.join(folder.inner if level is Level.FULL else folder.host, _STARTER)
     shown = dict.fromkeys((*job.shown, *program.shown, folder))
@@ -68,7 +69,7 @@ class WaitingInterpreter:
     def __init__(
         self, walls: Walls, job: Job, walled: WalledChild, wire: socket.socket, hidden: object, sees: object
     ) -> None:
-        """As known before its start: `hidden`, what is taken out of its output; `sees`, the directories it is shown."""
+        """`hidden`: what is redacted from its output; `sees`: the directories it is shown; both as of its start."""
         self.walled = walled
         self._hidden = hidden
         self._walls = walls
@@ -91,12 +92,12 @@ class WaitingInterpreter:
 
     @property
     def alive(self) -> bool:
-        """It lives and has had no order yet."""
+        """Whether it runs and has had no order yet."""
         return self._wire is not None and self.walled.child.ending is None
 
     @property
     def usable(self) -> bool:
-        """Whether a start now would give the same."""
+        """Whether a new start would give the same."""
         if not self.alive:
             return False
         try:
@@ -114,7 +115,9 @@ class WaitingInterpreter:
         self._job = job
 
     async def execute(self, order: RunOrder) -> None:
-        """From here on it is the tool, and its time counts. One that ended gets nothing: its exit status says how."""
+        """Sends the order; from then on it is the tool, and its time counts. An interpreter that has ended gets
+        nothing: its exit status tells why.
+        """
         wire, self._wire = self._wire, None
         if wire is None:
             raise RuntimeError("an interpreter runs one tool, once")
@@ -137,7 +140,7 @@ class WaitingInterpreter:
         return self.walled
 
     async def end(self) -> None:
-        """The whole tree is gone afterwards."""
+        """Ends the whole process tree."""
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
@@ -163,7 +166,9 @@ class WaitingInterpreter:
 
 
 def _shown_identities(job: Job) -> tuple[object, ...]:
-    """Which directories are shown; another one may stand in the same place later. Walls say what is missing."""
+    """Returns device and inode of the shown directories, since another one may later have the same path. Walls report
+    what is missing.
+    """
     found: list[object] = []
     for shown in job.shown:
         try:
@@ -175,18 +180,18 @@ def _shown_identities(job: Job) -> tuple[object, ...]:
 
 
 def _start_environment(job: Job) -> dict[str, str]:
-    """Nothing of one call may be read in what was started ahead of it."""
+    """Returns the variables for an early start, without anything of a single call."""
     return {name: value for name, value in job.env.items() if name in _READ_AT_START}
 
 
 def _without_time_limit(job: Job, walls: Walls) -> Job:
-    """Without a limit of time: the time of the run begins with its order."""
+    """Returns the job without a time limit, because the run's time begins with its order."""
     limits = job.limits or walls.limits
     return replace(job, limits=limits if limits.timeout_s is None else replace(limits, timeout_s=None))
 
 
 def comparable_job(job: Job, walls: Walls) -> Job:
-    """What two jobs must have in common for one interpreter to serve either."""
+    """Returns what two jobs must have in common for one interpreter to serve both."""
     return replace(_without_time_limit(job, walls), env=_start_environment(job), stdin=None)
 
 
@@ -204,7 +209,7 @@ def _encode_order(order: RunOrder, job: Job) -> bytes:
 
 MOST_IDLE: Final = 4
 CALL_DIRECTORY: Final = "/forge/call"
-"""Where the socket to other tools stands in full walls."""
+"""Path of the socket to other tools in full walls."""
 
 
 @dataclass(slots=True, eq=False)
@@ -223,7 +228,7 @@ class InterpreterPool:
 
     @property
     def waiting(self) -> int:
-        """How many wait, or will as soon as they are up."""
+        """Number of interpreters that wait or are starting."""
         return len(self._idle) + len(self._starting)
 
     async def take(self, walls: Walls, job: Job) -> WaitingInterpreter:
@@ -249,7 +254,7 @@ class InterpreterPool:
                 self._idle.discard(oldest)
 
     async def aclose(self) -> None:
-        """Ends every one of them, whatever it does."""
+        """Ends all interpreters, also busy ones."""
         self._closed = True
         starting, self._starting = self._starting, []
         for entry in starting:

@@ -41,7 +41,7 @@ from golem_forge.usertools.run.access import ToolAccess, zone_hint
 OUTPUT_KIND: Final = "tool.output"
 _WITHHELD: Final = "Its output is withheld: for a moment it could read what was to stay hidden."
 _READ_ONLY: Final = "read-only zone"
-"""How `denials` says that a whole zone is read-only for this call."""
+"""The `denials` text for a zone that is read-only for this call."""
 _MOST_ON_LOOP: Final = 64 * 1024
 _MISSING_MODULE: Final = b"ModuleNotFoundError"
 
@@ -56,14 +56,14 @@ class FinishedRun:
     seconds: float
     timeout: float
     access: ToolAccess | None = None
-    """For hints about zones."""
+    """Used for hints about zones."""
     unread_packages: str = ""
-    """For a hint about a module that is missing."""
+    """A hint about a missing module."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _RunStatus:
-    """How it ended: what the call is called, and the lines before the output."""
+    """The status of a run, and the lines before its output."""
 
     status: Status
     code: str = ""
@@ -122,7 +122,7 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
 
 
 def shell_exit_code(ending: ExitStatus) -> int | None:
-    """As shells count it: 128+n for signal n."""
+    """Returns the exit code as shells count it: 128+n for signal n."""
     return 128 + ending.signal if ending.signal else ending.exit_code
 
 
@@ -158,7 +158,7 @@ def _failed_status(status: Status, line: str, code: str = "") -> _RunStatus:
 
 
 def _exit_text(ending: ExitStatus) -> str:
-    """`3`, `137 (SIGKILL)`."""
+    """Returns the exit code as text: `3`, `137 (SIGKILL)`."""
     name = f" ({signal_name(ending.signal)})" if ending.signal else ""
     return f"{shell_exit_code(ending)}{name}"
 
@@ -203,7 +203,7 @@ def _denied_zone(denial: dict[str, Any]) -> str:
 
 
 EXCERPT_LIMIT: Final = 32 * 1024
-"""Bytes of both streams together."""
+"""Maximum bytes of both streams together."""
 KeepOutput = Callable[[Iterable[bytes]], str]
 """Keeps a whole output and gives its handle; empty where nothing can be kept."""
 

@@ -88,7 +88,7 @@ def _returns(tool: Tool) -> str:
 
 
 def function_value(result: ToolResult) -> Any:
-    """What a call of a function gives. Structured content, else text; other kinds are a dict of their members."""
+    """Returns the value of a function call: structured content, else text; other kinds as a dict of their members."""
     value, kind = result.value, result.kind
     if kind == _OUTPUT_KIND:
         return value.get("stdout", "") if result.structured is None else result.structured
@@ -96,7 +96,7 @@ def function_value(result: ToolResult) -> Any:
 
 
 def value_of_kind(value: Mapping[str, Any]) -> Any:
-    """The same of a semantic value alone, as a journal has it."""
+    """Returns the value of a semantic value alone, as a journal has it."""
     kind = str(value.get("kind"))
     member = _PLAIN_MEMBERS.get(kind)
     if member is not None and member in value:
@@ -110,9 +110,9 @@ class KeptHandle:
     path: Path
     mime: str
     size: int
-    """Bytes, of what it stands for."""
+    """Size in bytes of what it stands for."""
     encoded: bool
-    """The file holds it in base64."""
+    """Whether the file holds it in base64."""
 
     def read(self, start: int, end: int) -> bytes:
         if not self.encoded:
@@ -124,7 +124,7 @@ class KeptHandle:
 
 @dataclass(slots=True)
 class KeptHandles:
-    """Those that one run was given."""
+    """The handles that one run was given."""
 
     known: dict[str, KeptHandle] = field(default_factory=dict)
 
@@ -145,7 +145,7 @@ class KeptHandles:
         return {"status": Status.SUCCESS.value, "data": base64.b64encode(data).decode()}
 
     def keep(self, data: bytes, mime: str, ctx: ToolContext) -> dict[str, Any]:
-        """Raises ForgeError where it cannot be kept."""
+        """Stores data and returns its handle. Raises ForgeError if it cannot be stored."""
         text = mime.startswith("text/") or mime == "application/json"
         handle = self._stored(data if text else base64.b64encode(data), ctx)
         return self.add(handle, mime, len(data), ctx, encoded=not text)
@@ -232,7 +232,7 @@ def _beginning(path: Path) -> bytes:
 
 
 def _parts(result: ToolResult, ctx: ToolContext, handles: KeptHandles) -> dict[str, Any]:
-    """Texts as they are, all else as handles."""
+    """Returns the content blocks: texts unchanged, all others as handles."""
     parts: list[dict[str, Any]] = []
     for block in result.content:
         data, mime = _blob(block)
@@ -266,7 +266,7 @@ class RecordedCall:
     status: str = Status.SUCCESS.value
     code: str = ""
     error: str = ""
-    """Of a call that did not succeed."""
+    """The error of a call that failed."""
 
     def to_json(self) -> dict[str, Any]:
         said: dict[str, Any] = {"name": self.name, "arguments": dict(self.arguments)}
@@ -276,7 +276,7 @@ class RecordedCall:
 
     @classmethod
     def from_json(cls, said: Any) -> RecordedCall:
-        """Raises ValueError for anything else."""
+        """Reads a recorded call. Raises ValueError for anything else."""
         if not isinstance(said, Mapping) or not said.keys() <= {
             *("name", "arguments", "value", "status", "code", "error")
         }:
@@ -301,7 +301,7 @@ class Recording:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Recording:
-        """Raises ValueError."""
+        """Reads a recording. Raises ValueError."""
         try:
             said = json.loads(data)
         except RecursionError:
@@ -314,7 +314,7 @@ class Recording:
         return cls(calls=tuple(map(RecordedCall.from_json, said["calls"])), parameters=order)
 
     def describe(self, name: str) -> dict[str, Any] | None:
-        """As far as a replay needs it: which argument comes first."""
+        """Describes a tool as far as a replay needs it: the order of its arguments."""
         names = self.parameters.get(name)
         if names is None:
             return None

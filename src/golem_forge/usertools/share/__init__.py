@@ -46,7 +46,7 @@ _SOURCE_FORMS: Final = (
 )
 _USER_AND_HOST: Final = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
 _SSH_ADDRESS: Final = regex(rf"{_USER_AND_HOST}:[^-:\s][^\s]*")
-"""As git and people write it; no part of it can be taken for an option of ssh."""
+"""An address as git and people write it; no part of it can be taken for an option of ssh."""
 _SSH_PLACE: Final = regex(rf"(?:[A-Za-z0-9][A-Za-z0-9.-]{{0,252}}|{_USER_AND_HOST})(?::[0-9]{{1,5}})?")
 
 
@@ -54,7 +54,7 @@ _SSH_PLACE: Final = regex(rf"(?:[A-Za-z0-9][A-Za-z0-9.-]{{0,252}}|{_USER_AND_HOS
 class LocalSource:
     path: Path
     below: str = ""
-    """A folder inside it; empty: itself."""
+    """A folder inside it; empty means itself."""
     commit = ""
 
     @property
@@ -87,7 +87,7 @@ class GitAccess:
 
     environ: Mapping[str, str] = os.environ
     transports: frozenset[str] = TRANSPORTS
-    """What an address may start with; tests add `file`."""
+    """Allowed schemes of an address; tests add `file`."""
 
 
 DEFAULT_GIT_ACCESS: Final = GitAccess()
@@ -177,7 +177,7 @@ class LockRecord:
     source: str
     """Pinned, as `import` takes it; of a local source its absolute path."""
     commit: str
-    """Empty without git."""
+    """The commit; empty without git."""
     digest: str
     version: str
     time: str
@@ -188,7 +188,7 @@ def lock_path(home: ForgeHome) -> Path:
 
 
 def read_lock(home: ForgeHome) -> dict[str, LockRecord]:
-    """By name, in name order; empty without a lock."""
+    """Returns the records by name; empty without a lock file. Raises SharingError."""
     try:
         found = [_parse_record(each) for each in read_json(lock_path(home), _MAX_LOCK_BYTES)["tools"]]
     except FileNotFoundError:

@@ -43,7 +43,7 @@ class Bundle:
 
     @property
     def room(self) -> int:
-        """How many bytes may still come: whoever unpacks reads no more than one byte beyond."""
+        """Bytes that may still be added; an unpacker reads at most one byte more."""
         return self._room
 
     def expect(self, size: int) -> None:
@@ -115,7 +115,7 @@ _MAX_ENTRIES: Final = 1000
 """Files and folders: an archive may list its folders too."""
 _MAX_PACKED: Final = MAX_IMPORT_BYTES + (8 << 20)
 _MAX_TAR: Final = MAX_IMPORT_BYTES + (4 << 20)
-"""Files and their headers."""
+"""Maximum size of the files and their headers."""
 _MAX_ZIP_DIRECTORY: Final = 1 << 20
 _CHUNK: Final = 1 << 20
 
@@ -131,7 +131,7 @@ def read_archive(path: Path) -> FolderFiles:
 
 
 def make_tar_gz(files: FolderFiles, folder: str) -> bytes:
-    """The same bytes for the same files, whoever makes them and when: sorted, times and owners zero."""
+    """Makes an archive with the same bytes for the same files: sorted, times and owners zero."""
     import gzip
     import tarfile
 

@@ -76,7 +76,9 @@ def export_skill(manifest: ToolManifest, files: FolderFiles, out: Path, is_own: 
 
 
 def write_index(folder: Path) -> CollectionListing:
-    """What was listed, and why other folders with a tool.yaml were not. Raises SharingError, OSError."""
+    """Writes the index. Returns what was listed, and why other folders with a tool.yaml were not. Raises SharingError,
+    OSError.
+    """
     rows: dict[str, CollectionEntry] = {}
     problems: list[str] = []
     for path in _tool_folders(folder):
@@ -252,7 +254,7 @@ def _running_section(manifest: ToolManifest) -> str:
 
 
 def _boolean_help(manifest: ToolManifest, parameter: Parameter) -> str:
-    """How to pass one whose flag takes no value; a skill's reader would otherwise try `--name=true`."""
+    """Explains how to pass a flag that takes no value; a reader would otherwise try `--name=true`."""
     style = parameter.flag or manifest.boolean_flags
     if manifest.arguments is not ArgumentStyle.FLAGS or parameter.type is not ParameterType.BOOLEAN:
         return ""

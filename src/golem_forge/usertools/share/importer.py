@@ -135,7 +135,7 @@ OnReplaced = Callable[[str, FolderFiles], None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUpdate:
     imported: ImportedTool
-    """As it will be."""
+    """The tool after the update."""
     old: FolderFiles
     new: FolderFiles
 
@@ -188,7 +188,7 @@ def _update_source(record: share.LockRecord, home: ForgeHome, commit: str, acces
 
 
 def _skill_entrypoint(new: FolderFiles, old: FolderFiles, name: str) -> str:
-    """Of a skill without a manifest: the one that was chosen when it was imported."""
+    """Returns the entrypoint that was chosen at the import of a skill without a manifest."""
     if MANIFEST_FILE in new.files or f"scripts/{MANIFEST_FILE}" in new.files or MANIFEST_FILE not in old.files:
         return ""
     try:
@@ -279,12 +279,12 @@ _DEFAULT_VERSION: Final = "1.0.0"
 class Skill:
     name: str
     description: str
-    """One line, at most 1024 characters."""
+    """One line of at most 1024 characters."""
     body: str
-    """At most 8 KiB."""
+    """Text of at most 8 KiB."""
     version: str
     digest: str
-    """Of the tool it was exported from, as it says; empty if it was not."""
+    """The digest of the tool that it says it was exported from; empty if none."""
     warnings: tuple[str, ...]
 
     def differs_from(self, digest: str) -> tuple[str, ...]:
@@ -350,7 +350,7 @@ def split_front_matter(data: bytes) -> tuple[dict[str, Any], str]:
 
 
 def text_field(matter: dict[str, Any], key: str) -> str:
-    """Raises SharingError where it is missing."""
+    """Returns a text field. Raises SharingError if it is missing."""
     value = matter.get(key)
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
         raise SharingError(f"{SKILL_FILE}: {key}: is missing or not text.")

@@ -173,7 +173,7 @@ _SETTINGS: Final = (*command.QUIET_SETTINGS, "core.sshCommand=false")
 
 
 class GitOutputTooLarge(SharingError):
-    """More output than the command may give."""
+    """Raised if a git command gives more output than allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class GitCommand:
     access: GitAccess
     seconds: float = GIT_SECONDS
     by_ssh: bool = False
-    """With the person's own ssh, its config and agent, which never ask anything here."""
+    """Whether it uses the person's own ssh, config and agent, which never prompt here."""
 
     def output(self, arguments: Sequence[str], limit: int, *, stdin: bytes = b"") -> bytes:
         own = command.QUIET_SETTINGS if self.by_ssh else _SETTINGS
@@ -228,7 +228,7 @@ class GitCommand:
 
 class SourceReader(Protocol):
     def files(self, below: str) -> FolderFiles:
-        """All files below a folder (empty: the top), named from there."""
+        """Returns all files below a folder (empty: the top), with paths relative to it."""
         ...
 
     def file(self, name: str, limit: int) -> bytes | None:
@@ -342,9 +342,9 @@ class CollectionEntry:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionListing:
     rows: tuple[CollectionEntry, ...]
-    """By name."""
+    """The listed tools, by name."""
     problems: tuple[str, ...] = ()
-    """Of entries that were left out."""
+    """Problems of entries that were left out."""
 
 
 def browse_collection(

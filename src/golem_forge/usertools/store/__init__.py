@@ -91,7 +91,7 @@ class ToolStore:
         """Times that are not written yet: there is one for every turn, and no turn should wait for a disk."""
 
     def close(self) -> None:
-        """It opens itself again when it is used."""
+        """Closes the store; it opens again when it is used."""
         self._write_refreshes()
         self._file.close()
 
@@ -109,7 +109,9 @@ class ToolStore:
     drop_versions = _writes(queries.drop_versions, None)
 
     def record_version(self, name: str, digest: str, author: Author | None = None) -> bool:
-        """True if it is a new version. Without an author: the agent that was recorded, else a person."""
+        """Records a version. Returns True if it is new. Without an author: the agent that was recorded,
+        else a person.
+        """
         if self._present_digest(name) == digest:
             return False
         recorded = self._record_version(name, digest, author or self._unwritten.get(name))
@@ -128,7 +130,7 @@ class ToolStore:
             self._unwritten[name] = Author(AuthorKind.AGENT, session, worker)
 
     def is_agent_made(self, name: str) -> bool:
-        """An agent created it or wrote to it, ever."""
+        """Whether an agent ever created it or wrote to it."""
         return name in self._unwritten or self._is_agent_made(name)
 
     def provenance(self, name: str) -> Author:
@@ -159,7 +161,7 @@ class ToolStore:
         self._record_trust(name, digest, who, shadow=shadow)
 
     def version_statuses(self, digests: Mapping[str, str]) -> Mapping[str, VersionStatus]:
-        """Name → what is known of that digest of it."""
+        """Returns for each name what is known of that digest of it."""
         nothing = dict.fromkeys(digests, UNKNOWN_VERSION)
         return self._file.read(lambda connection: queries.version_statuses(connection, digests), nothing)
 
@@ -194,7 +196,7 @@ class ToolStore:
             self._record_refreshes(took)
 
     def rows(self, statement: str, values: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
-        """For statistics: a SELECT of constant text; nothing where the store cannot be read."""
+        """Runs a constant SELECT for statistics; returns no rows if the store cannot be read."""
         self._write_refreshes()
         return self._file.read(lambda connection: connection.execute(statement, values or {}).fetchall(), [])
 
@@ -205,22 +207,22 @@ _FOLDER: Final = "state"
 _NAME: Final = "custom.db"
 _SPOILT_SUFFIX: Final = ".spoilt"
 _SIDE_FILE_SUFFIXES: Final = ("-wal", "-shm", "-journal")
-"""What SQLite keeps next to a database. Left behind, they would be taken for parts of the next one."""
+"""Files that SQLite keeps next to a database. Left behind, they would be taken for parts of the next one."""
 _BUSY_S: Final = 2.0
 _NOTE_BUSY_S: Final = 0.25
 """A note waits so long for another process, and everything else with it; a decision is worth more."""
 _GIVE_UP_S: Final = 5.0
-"""After a note that waited in vain, those that follow do not wait at all for this long."""
+"""Seconds during which writes do not wait after one has waited in vain."""
 _BUSY_CODE: Final = 5
 _CORRUPT_CODES: Final = frozenset({11, 26})
 """SQLITE_CORRUPT, SQLITE_NOTADB."""
 _WRONG_SCHEMA_MESSAGES: Final = ("no such table", "no such column", "has no column", "already exists")
-"""What SQLite says where the tables are not ours."""
+"""SQLite's messages if the tables are not ours."""
 _CORRUPT_ERRNOS: Final = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR})
 
 
 class ToolStoreError(ForgeError):
-    """What was decided about a tool could not be kept."""
+    """Raised if a decision about a tool could not be stored."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -263,7 +265,7 @@ class StoreDatabase:
             return otherwise
 
     def write_durable(self, change: Callable[[sqlite3.Connection], _T]) -> _T:
-        """On the disk when it returns."""
+        """Makes a change that is on disk when this returns."""
 
         def decide(connection: sqlite3.Connection) -> _T:
             connection.execute("PRAGMA synchronous = FULL")
@@ -295,7 +297,7 @@ class StoreDatabase:
             _set_busy_timeout(connection, _BUSY_S)
 
     def _with_connection(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Once more on a new file if this one turns out to be spoilt."""
+        """Runs the work, and again on a new file if this one is corrupt."""
         try:
             import sqlite3
         except ImportError:
@@ -377,7 +379,7 @@ class StoreDatabase:
                 connection.close()
 
     def _warn(self, what: str, error: _DatabaseUnusable) -> None:
-        """Once for each reason: a store on a full disk would say so with every call."""
+        """Logs a warning once for each reason; otherwise a full disk would give one with every call."""
         if str(error) not in self._warned:
             self._warned.add(str(error))
             there = next(place for place in (self._path, *self._path.parents) if place.exists())
@@ -420,7 +422,7 @@ def _file_identity(path: str) -> tuple[int, int] | None:
 
 
 def _move_aside(path: Path, aside: Path) -> None:
-    """Only the last spoilt file is kept; a directory and a file cannot take each other's place."""
+    """Moves a corrupt file aside; only the last one is kept. A directory and a file cannot replace each other."""
     try:
         os.replace(path, aside)
     except (IsADirectoryError, NotADirectoryError, FileExistsError):
@@ -439,7 +441,9 @@ def _sqlite_code(error: Exception) -> int:
 
 
 def _reason(error: Exception) -> str:
-    """Without the host's paths, which an OSError's own text carries, nor the value that was no text."""
+    """Describes an error without host paths, which an OSError's own text contains, and without the value that was no
+    text.
+    """
     if isinstance(error, OSError):
         return error.strerror or type(error).__name__
     return "a value cannot be kept" if isinstance(error, ValueError | OverflowError) else str(error)

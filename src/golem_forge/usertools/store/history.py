@@ -50,9 +50,9 @@ class HistoryError(ForgeError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChange:
     digest: str
-    """Of what was brought back, or taken away; empty if its bytes could not be a version."""
+    """The digest of the version that was restored or removed; empty if its bytes could not be a version."""
     set_aside: Path | None = None
-    """Where the replaced folder stands now, if it could not be kept as a version."""
+    """The new path of the replaced folder, if it could not be kept as a version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class VersionLogEntry:
 
     digest: str
     at: str
-    """When these bytes became the tool's for the last time."""
+    """When these bytes last became the tool's."""
     first_at: str
     author: Author
     restored: int
@@ -69,7 +69,7 @@ class VersionLogEntry:
     trusted: bool
     current: bool
     version: str = ""
-    """What its tool.yaml says; empty where that cannot be read."""
+    """The version in its tool.yaml; empty if unreadable."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"author": self.author.to_json()}
@@ -272,10 +272,10 @@ def _install_files(home: ForgeHome, name: str, files: FolderFiles, *, replacing:
 
 
 def _set_aside_unless_saved(home: ForgeHome, folder: Path, digest: str) -> Path | None:
-    """None if the folder is exactly the version that was kept and holds no repository; else it moves to where nothing
-    deletes it.
+    """Moves the folder to a place where nothing deletes it. Returns None if it is exactly the stored version without a
+    repository.
 
-    Read again under its new name: somebody may have written to it until the very moment it was taken away.
+    It is read again under its new name, because somebody may have written to it until the last moment.
     """
     with contextlib.suppress(Unusable):
         if digest and read_folder(folder).digest == digest and not staging.has_repository(folder):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 RUN_STATUSES: Final = frozenset({Status.SUCCESS, Status.EXECUTION_FAILED, Status.TIMEOUT, Status.INTERRUPTED})
-"""What a call that was entered ends with; the others were refused before."""
+"""Statuses of calls whose code was started; the others were refused before."""
 _LONGEST_SHOWN: Final = 300
 
 
@@ -43,7 +43,7 @@ class AuthorKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote one version. `session` and `worker` belong to an agent, `source` to an import."""
+    """The author of one version. `session` and `worker` belong to an agent, `source` to an import."""
 
     kind: AuthorKind
     session: str = ""
@@ -51,7 +51,9 @@ class Author:
     source: str = ""
 
     def describe(self) -> str:
-        """For a card or a log; a source is a stranger's text and may try to steer the terminal."""
+        """Describes the author for a card or a log; a source is a stranger's text, so control characters
+        are escaped.
+        """
         details: list[str] = []
         if self.kind is AuthorKind.AGENT:
             details += [f"session {self.session}"] if self.session else []
@@ -70,7 +72,7 @@ MANUAL_AUTHOR: Final = Author(AuthorKind.MANUAL)
 
 
 def author_from_row(kind: str, session: str, worker: str, source: str) -> Author:
-    """As it was kept. A kind that nobody knows is the one that is trusted least."""
+    """Reads a stored author. An unknown kind counts as the least trusted one."""
     known = AuthorKind(kind) if kind in AuthorKind.__members__.values() else AuthorKind.AGENT
     return Author(known, session, worker, source)
 
@@ -85,15 +87,15 @@ class VersionRecord:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustRecord:
     who: str
-    """`person`, `command line (--yes)`, …"""
+    """Who gave the trust: `person`, `command line (--yes)`, …"""
     at: str
     shadow: bool
-    """It was also agreed that this tool replaces the built-in one of its name."""
+    """Whether the tool was also allowed to replace the built-in one of its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildStatus:
-    """How far one digest has come; `tested` includes `built`."""
+    """The progress of one digest; `tested` includes `built`."""
 
     built: bool = False
     tested: bool = False
@@ -104,17 +106,17 @@ NOT_BUILT: Final = BuildStatus()
 
 
 class VersionStatus(NamedTuple):
-    """All that decides whether one version of a tool is offered."""
+    """Everything that decides whether a version of a tool is offered."""
 
     trusted: bool = False
     may_replace: bool = False
-    """It was also agreed that these bytes replace a built-in tool."""
+    """Whether these bytes were also allowed to replace a built-in tool."""
     build_status: BuildStatus = NOT_BUILT
     retired: bool = False
     last_trusted: str = ""
     """The digest of this name that was trusted last; empty if none was. Not told of what is trusted and tested."""
     last_may_replace: bool = False
-    """The same of that one."""
+    """The same for the version that was trusted last."""
 
 
 UNKNOWN_VERSION: Final = VersionStatus()
@@ -122,7 +124,7 @@ UNKNOWN_VERSION: Final = VersionStatus()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseRecord:
-    """One Outcome of a user tool."""
+    """The record of one call of a user tool."""
 
     name: str
     digest: str
@@ -144,7 +146,7 @@ class Ratings:
     good: int = 0
     bad: int = 0
     notes: tuple[str, ...] = ()
-    """Newest first, safe to show."""
+    """Notes, newest first, safe to show."""
 
     def to_json(self) -> dict[str, Any]:
         return {"good": self.good, "bad": self.bad, "notes": list(self.notes)}
@@ -177,7 +179,7 @@ def _digest_row(connection: sqlite3.Connection, columns: str, name: str, digest:
 
 
 def _change_digest(connection: sqlite3.Connection, name: str, digest: str, change: str, **values: Any) -> None:
-    """What is known of exactly these bytes under this name."""
+    """Changes what is stored about exactly these bytes under this name."""
     key = {"name": name, "digest": digest}
     connection.execute("INSERT OR IGNORE INTO digests (name, digest) VALUES (:name, :digest)", key)
     connection.execute(f"UPDATE digests SET {change} WHERE name = :name AND digest = :digest", values | key)  # noqa: S608
@@ -189,8 +191,9 @@ def _change_tool(connection: sqlite3.Connection, name: str, change: str, *values
 
 
 def _change_status(connection: sqlite3.Connection, name: str, digest: str, change: str, **values: Any) -> None:
-    """The same for what decides whether the tool is offered. Notes how far the last creation of that name ever came,
-    for the statistics of creations."""
+    """Changes what decides whether the tool is offered. Also records how far the last creation of that name came, for
+    the statistics.
+    """
     _change_digest(connection, name, digest, change, **values)
     reached = _digest_row(connection, "built, tested, tested AND trusted_at IS NOT NULL", name, digest) or ()
     connection.execute(
@@ -230,12 +233,12 @@ def add_denial(connection: sqlite3.Connection, name: str, digest: str) -> None:
 
 
 def denials(connection: sqlite3.Connection, name: str, digest: str) -> int:
-    """Since these bytes were last trusted."""
+    """Returns the number of denials since these bytes were last trusted."""
     return int((_digest_row(connection, "denials", name, digest) or (0,))[0])
 
 
 def mark_built(connection: sqlite3.Connection, name: str, digest: str) -> None:
-    """Failed tests stay failed until tests pass."""
+    """Marks a digest as built. Failed tests stay failed until tests pass."""
     change = (
         "built = 1, failure_message = CASE failure_code WHEN :tests THEN failure_message END, "
         "failure_code = CASE failure_code WHEN :tests THEN failure_code END"
@@ -274,7 +277,7 @@ def retire(connection: sqlite3.Connection, name: str) -> None:
 
 
 def restore(connection: sqlite3.Connection, name: str) -> bool:
-    """False if it was not retired. What it had reached before, it has again."""
+    """Restores a retired tool with its earlier status. Returns False if it was not retired."""
     changed = connection.execute(
         "UPDATE tools SET retired_at = NULL WHERE name = ? AND retired_at IS NOT NULL", (name,)
     ).rowcount
@@ -360,7 +363,7 @@ def record_version(connection: sqlite3.Connection, name: str, digest: str, autho
 
 
 def versions(connection: sqlite3.Connection, name: str) -> tuple[VersionRecord, ...]:
-    """Newest first."""
+    """Returns the versions of a tool, newest first."""
     rows = connection.execute(
         "SELECT digest, at, kind, session, worker, source FROM versions WHERE name = ? ORDER BY id DESC", (name,)
     )
@@ -387,7 +390,7 @@ def record_creation(
 
 
 def record_agent_edit(connection: sqlite3.Connection, name: str, session: str, worker: str) -> bool:
-    """Always True."""
+    """Records an agent as the next author. Always returns True."""
     _change_tool(connection, name, "agent = 1")
     _set_next_author(connection, name, Author(AuthorKind.AGENT, session, worker))
     return True
@@ -504,7 +507,7 @@ def record_use(connection: sqlite3.Connection, use: UseRecord) -> None:
 
 
 def rate(connection: sqlite3.Connection, name: str, good: bool, note: str = "") -> None:
-    """Whoever has rated a tool is not asked to any more."""
+    """Stores a rating; a tool that was rated is not offered for rating again."""
     connection.execute(
         "INSERT INTO ratings (name, at, good, note) VALUES (?, ?, ?, ?)",
         (name, iso_now(), good, escape_control_chars(note[:_LONGEST_NOTE])),
@@ -525,7 +528,7 @@ def ratings(connection: sqlite3.Connection, name: str) -> Ratings:
 
 
 def claim_rating_offer(connection: sqlite3.Connection, name: str) -> bool:
-    """True exactly once for each tool, after its third run."""
+    """Returns True exactly once for each tool, after its third run."""
     changed = connection.execute(
         "UPDATE tools SET rating_offered = 1 WHERE name = ? AND runs >= ? AND rating_offered = 0",
         (name, _RUNS_BEFORE_RATING),
@@ -539,7 +542,7 @@ def record_refreshes(connection: sqlite3.Connection, took: Sequence[float]) -> N
 
 
 def _fold_old_uses(connection: sqlite3.Connection) -> None:
-    """Of every tool that has too many: a quick one may have had all of the last hundreds, or none."""
+    """Sums up old uses of every tool that has too many."""
     full = connection.execute("SELECT name FROM uses GROUP BY name HAVING count(*) > ?", (MOST_USES,)).fetchall()
     for (name,) in full:
         (oldest,) = connection.execute(

@@ -29,7 +29,7 @@ _LONGEST_AGE_S: Final = 100 * 366 * 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUsage:
-    """Of one tool, or of one digest of it."""
+    """Usage of a tool, or of one digest of it."""
 
     calls: int = 0
     statuses: Mapping[str, int] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class ToolUsage:
     """Calls whose code was entered; the others were refused before."""
     successes: int = 0
     last_used: str = ""
-    """When it last ran; empty: never."""
+    """The time of its last run; empty if never."""
     median_ms: float | None = None
-    """Over the last 2,000 calls."""
+    """The median of the last 2,000 calls."""
     total_ms: float = 0.0
 
     @property
@@ -79,14 +79,14 @@ class ToolStats:
 class UnusedTool:
     name: str
     last_used: str
-    """Empty: never."""
+    """Empty if never used."""
 
     def to_json(self) -> dict[str, Any]:
         return {"name": self.name, "last_used": self.last_used or None}
 
 
 def tool_statistics(store: ToolStore, names: Iterable[str] = ()) -> tuple[ToolStats, ...]:
-    """Of these tools, used or not; without names, of all that were ever used. By name."""
+    """Returns the statistics of these tools, used or not; without names, of all that were ever used. Sorted by name."""
     asked = tuple(names)
     only = {"name": asked[0] if len(asked) == 1 else ""}
     uses: dict[str, dict[str, list[_Uses]]] = {}
@@ -109,7 +109,7 @@ def tool_statistics(store: ToolStore, names: Iterable[str] = ()) -> tuple[ToolSt
 def unused_tools(
     store: ToolStore, names: Iterable[str], age_s: float, *, now: float | None = None
 ) -> tuple[UnusedTool, ...]:
-    """Those of `names` that never ran or not within `age_s`, longest unused first. Retired ones are no candidates."""
+    """Returns the tools that never ran or not within `age_s`, longest unused first. Retired ones are left out."""
     since = iso_time((time.time() if now is None else now) - age_s)
     last: dict[str, str] = dict(store.rows(_LAST_USED))
     retired = {name for (name,) in store.rows("SELECT name FROM tools WHERE retired_at IS NOT NULL")}
@@ -119,7 +119,7 @@ def unused_tools(
 
 
 def parse_age(text: str) -> int:
-    """`90d`, `12h`, `30m`, `45s`, `2w` as seconds."""
+    """Returns `90d`, `12h`, `30m`, `45s`, `2w` in seconds. Raises ForgeError."""
     match = _AGE.fullmatch(text.strip().lower())
     seconds = int(match[1]) * _SECONDS_PER_UNIT[match[2]] if match else 0
     if not 0 < seconds <= _LONGEST_AGE_S:
@@ -186,15 +186,15 @@ def median(values: list[float]) -> float | None:
 
 ACTIVE: Final = "active"
 BLOCKS: Final = "▏▎▍▌▋▊▉█"
-"""Eighths of a cell, the whole one last."""
+"""Block characters for eighths of a cell, the full one last."""
 PLAIN_BLOCKS: Final = "#"
-"""For terminals and files that are not Unicode."""
+"""Used for terminals and files without Unicode."""
 _MIN_BAR: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class CreationCounts:
-    """How far tools that came into being ever got."""
+    """How many created tools were built, tested and activated."""
 
     made: int
     built: int
@@ -209,7 +209,7 @@ class CreationCounts:
 
 @dataclass(frozen=True, slots=True)
 class RefreshStats:
-    """Of the last 1,000 refreshes."""
+    """Statistics of the last 1,000 refreshes."""
 
     count: int
     p50_ms: float | None
@@ -280,7 +280,7 @@ def bar_chart(rows: Sequence[tuple[str, float]], width: int, *, marks: str = BLO
 
 
 def _bar(value: float, largest: float, space: int, marks: str) -> str:
-    """Anything above nothing is seen."""
+    """Returns a bar; any value above 0 is visible."""
     if not isfinite(value) or value <= 0 or largest <= 0:
         return ""
     whole, rest = divmod(max(1, round(value / largest * space * len(marks))), len(marks))

@@ -40,10 +40,10 @@ const OTHERS = {
 /** Where somebody of a team answered. */
 const DOORS = { page: " on the page", attach: " in a terminal", cli: " with forge inbox", api: " through the API" };
 
-/** Who or what ended a question. @param {any} by @param {boolean} mine whether this page sent the answer */
+/** Who or what ended a question; empty: this page did. @param {any} by @param {boolean} mine whether this page sent the answer */
 export const place = (by, mine) => {
   if (Object.hasOwn(OTHERS, by)) return OTHERS[by];
-  if (by === "browser") return mine ? "answered here" : "answered in another browser window";
+  if (by === "browser") return mine ? "" : "answered in another browser window";
   const [, person, door] = /^(.+) \((\w+)\)$/.exec(by) ?? [];
   if (person) return `answered by ${words(person)}${DOORS[door] ?? ""}`;
   return by ? `answered in ${words(by)}` : "";
