@@ -25,7 +25,7 @@ SIGN_IN_DOOR: Final = "sign-in"
 SIGNED_IN: Final = "oidc:"
 """Begins the key of somebody who signs in elsewhere, where others have the hash of a token: no hash begins so."""
 _RESTORED: Final = "restored "
-"""Before the key of somebody who was removed and may come back: they have their name again."""
+"""Prefix of the key of a removed person who may come back with the same name."""
 
 
 class SignedIn(NamedTuple):
@@ -34,9 +34,9 @@ class SignedIn(NamedTuple):
     issuer: str
     subject: str
     name: str
-    """As they are called there; they may change it, so it is no key."""
+    """The provider's name for them; they may change it, so it is no key."""
     role: str
-    """By their groups."""
+    """The role from their groups."""
 
     @property
     def key(self) -> str:
@@ -72,8 +72,9 @@ class Accounts:
             )
 
     def people(self) -> list[dict[str, Any]]:
-        """By name; `token` is the hash of the token, or the key of somebody who signs in elsewhere. One whose token
-        has expired is told with `expired`."""
+        """Returns the people by name; `token` is the hash of the token, or the key of a person who signs in elsewhere.
+        `expired` marks an expired token.
+        """
         rows = self.database.read(
             f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires < @now FROM people ORDER BY name"
         )
@@ -205,7 +206,7 @@ class Accounts:
             record_refusal(connection, person, door, action, what, **where)
 
     def refusals(self, limit: int = 200) -> list[dict[str, Any]]:
-        """The newest first."""
+        """Returns the refusals, newest first."""
         return self.audit.refusals(limit)
 
     # ---- rules of the store
@@ -226,7 +227,7 @@ class Accounts:
         return [each | {"id": _id_in_log(each["rule"])} for each in rules]
 
     def remove_rule(self, rule_id: str, projects: Collection[str] | None = None, *, by: Actor = NOBODY) -> None:
-        """By the id that the log says, or by that of its row. `projects`: only one of these."""
+        """Removes a rule by its id in the log or by that of its row. `projects`: only a rule of one of these."""
         with self.database.transaction() as connection:
             rows = connection.execute("SELECT id, rule, project FROM rules ORDER BY id").fetchall()
             known = [each for each in rows if projects is None or each[2] in projects]
@@ -241,7 +242,7 @@ class Accounts:
 
 
 def _id_in_log(written: Mapping[str, Any]) -> str:
-    """As decisions name the rule."""
+    """Returns the rule's id as decisions name it."""
     given = written.get("id")
     return given if isinstance(given, str) and given else rule_id(dict(written))
 
@@ -273,7 +274,7 @@ def _expiry(expires_in: float) -> str:
 
 
 def _revoke(connection: StoreConnection, token_hash: str, name: str) -> None:
-    """From now on it is known whose this was."""
+    """Revokes a token and keeps the name of its owner."""
     connection.execute(
         "INSERT INTO revoked (token, name, at) VALUES (:token, :name, @now) ON CONFLICT DO NOTHING",
         {"token": token_hash, "name": name},

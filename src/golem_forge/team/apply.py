@@ -71,7 +71,7 @@ class Checkout:
     scratch: Clone
     """A repository of Forge's own that borrows the objects of the checkout's; files are merged beside it."""
     tracked: dict[str, TreeEntry]
-    """Of the commit that is checked out."""
+    """The files of the commit that is checked out."""
 
     @classmethod
     def open(cls, start: Path, given: WorkspaceChangeSet, place: Path) -> Self:
@@ -95,7 +95,7 @@ class Checkout:
         return cls(top=top, scratch=scratch, tracked=read_tree(scratch, head, sizes=False))
 
     def plan(self, given: WorkspaceChangeSet, sandbox: Sandbox) -> ApplyPlan:
-        """With all reasons against it among the conflicts."""
+        """Plans the changes, with every reason against them as a conflict."""
         found = apply_plan(given, self.top, self.scratch)
         changed = [(one.path, Verb.WRITE) for one in found.writes]
         changed += [(one.path, Verb.DELETE) for one in found.deletes]
@@ -226,7 +226,7 @@ def apply_tool(planned: ApplyPlan, sandbox: Sandbox) -> Tool:
 
 
 def _fill(draft: Draft, planned: ApplyPlan) -> list[str]:
-    """Gives what a diff does not show."""
+    """Adds the planned changes to a draft. Returns notes on what a diff does not show."""
     notes = [f"{one.path} has other changes in this checkout; both are kept" for one in planned.writes if one.merged]
     moved = {one.moved_from for one in planned.writes if one.moved_from}
     for gone in planned.deletes:

@@ -34,7 +34,7 @@ from golem_forge.team.rows import ANSWERED, CHANNEL, ENDED, EXPIRED, QUEUED, Que
 from golem_forge.team.store import LEASE_S
 
 HISTORY: Final = 300
-"""So many events of the past are shown; the journal has all."""
+"""Number of past events that are shown; the journal has all."""
 _LOOK_S: Final = 1.0
 _QUEUED_S: Final = 3.0
 _PAGE: Final = 2000
@@ -86,7 +86,7 @@ class AttachedSession:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> StoredSession:
-        """Until the session has ended; gives its row. Cancel it to leave. Raises TeamError."""
+        """Follows the session until it has ended and returns its row. Cancel it to leave. Raises TeamError."""
         loop = asyncio.get_running_loop()
 
         def ring(session_id: str) -> None:
@@ -154,7 +154,7 @@ class AttachedSession:
         self.on_row(news.row)
 
     def _fetch_live(self) -> list[dict[str, Any]]:
-        """In a thread: through a team's page the text is fetched with each look."""
+        """Fetches the live text through a team's page; runs in a thread."""
         if not isinstance(self._store, RemoteStore):
             return []
         frames, self._live_count = self._store.live(self._id, self._live_count)
@@ -182,7 +182,7 @@ class AttachedSession:
             self._say_once("silent", "warning", text)
 
     def _read(self) -> _News:
-        """In a thread. The row first: the lines of a session that has ended are all there."""
+        """Reads the row, then new lines, so that the lines of an ended session are complete; runs in a thread."""
         row = self._store.find(self._id)
         first, events, count = not self._lines, deque[Event](maxlen=None if self._lines else HISTORY), 0
         while page := self._store.lines(self._id, self._lines, limit=_PAGE, private=False):
@@ -252,7 +252,7 @@ class AttachedSession:
             self.say("error", problem)
 
     async def _answer(self, row: QuestionRow, answer: Mapping[str, Any], secret: bool) -> str:
-        """Why it did not count; empty: it did."""
+        """Sends an answer. Returns why it did not count; empty if it did."""
         try:
             if secret and answer.get("action") == "accept" and isinstance(self._store, RemoteStore):
                 await asyncio.to_thread(self._store.answer_form, self._id, {**answer, "requestId": row.id})

@@ -29,22 +29,24 @@ from golem_forge.team.database import Database, StoreConnection, TeamError
 REFUSED: Final = "refused"
 LOGIN: Final = "login"
 LOG_IN: Final = "log in"
-"""The action of a login that was refused."""
+"""The action of a refused login."""
 REFUSALS_KEPT: Final = 50
-"""Of one person and action in an hour."""
+"""Maximum recorded refusals of one person and action in an hour."""
 NOT_LISTED: Final = "(and more: those of the next hour are not listed)"
 _SHARE_S: Final = 3600.0
 _MAX_DATA: Final = 4000
 _MAX_TEXT: Final = 200
 _PAGE: Final = 1000
 _PRUNED: Final = "audit pruned"
-"""In `meta`: number and hash of the last record that was deleted after its retention."""
+"""Key in `meta`: number and hash of the last record that was deleted after its retention."""
 COLUMNS: Final = ("n", "at", "kind", "person", "door", "program", "session", "data", "previous", "hash")
-"""Of an export. `previous` is the hash of the record before; `hash` that of all the others, in this order, as JSON."""
+"""Columns of an export. `previous` is the hash of the record before; `hash` that of all the others, in this order, as
+JSON.
+"""
 
 
 class Actor(NamedTuple):
-    """Who does something."""
+    """The person who does something, and the interface that they use."""
 
     name: str = ""
     door: str = ""
@@ -60,7 +62,7 @@ class AuditRecord:
     """ISO 8601 with milliseconds, UTC, by the database's clock."""
     kind: str
     person: str
-    """Who did it; empty: nobody is known."""
+    """Who did it; empty if unknown."""
     door: str
     program: str
     session: str
@@ -120,7 +122,7 @@ def record(
 
 
 def record_refusal(connection: StoreConnection, person: str, door: str, action: str, what: str, **where: str) -> None:
-    """As long as the share of this person and action is not used up."""
+    """Records a refusal, up to the hourly limit of this person and action."""
     connection.lock("audit")
     rows = connection.execute(
         "SELECT data FROM audit WHERE person = :person AND kind = :kind AND at > @now - :age",
@@ -133,7 +135,7 @@ def record_refusal(connection: StoreConnection, person: str, door: str, action: 
 
 
 def answer_facts(question: str, kind: str, tool: str, risk: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-    """What the audit says of an answer: no argument, no word of a form."""
+    """Returns what the audit records of an answer: no argument and no text of a form."""
     told: dict[str, Any] = {"question": question, "tool": tool, "risk": risk}
     if kind != "approval":
         return told
@@ -152,7 +154,7 @@ class AuditLog:
     def records(
         self, *, after: int = 0, since: float = 0.0, program: str = "", kind: str = "", limit: int = _PAGE
     ) -> list[AuditRecord]:
-        """In their order, after that number. `program`: of that one alone."""
+        """Returns the records in order, after that number. `program`: only of that one."""
         only = " AND program = :program" if program else ""
         only += " AND kind = :kind" if kind else ""
         rows = self.database.read(
@@ -163,7 +165,7 @@ class AuditLog:
         return [_stored(row) for row in rows]
 
     def refusals(self, limit: int) -> list[dict[str, Any]]:
-        """The newest first."""
+        """Returns the refusals, newest first."""
         rows = self.database.read(
             "SELECT at, person, door, data FROM audit WHERE kind = :kind ORDER BY n DESC LIMIT :limit",
             {"kind": REFUSED, "limit": limit},
@@ -171,7 +173,7 @@ class AuditLog:
         return [{"at": at, "person": person, "door": door, **_words(data)} for at, person, door, data in rows]
 
     def pruned(self) -> AuditHead:
-        """Where the chain begins."""
+        """Returns where the chain begins."""
         with self.database.transaction(write=False) as connection:
             return _pruned(connection)
 
@@ -213,7 +215,7 @@ def verify_records(records: Iterable[AuditRecord], start: AuditHead | None = Non
 
 
 def exported(records: Iterable[AuditRecord], format: str) -> Iterator[str]:
-    """Lines of text, JSON or CSV."""
+    """Yields lines of JSON or CSV."""
     if format == "csv":
         yield ",".join(COLUMNS) + "\n"
     for each in records:
@@ -247,7 +249,7 @@ def imported(lines: Iterable[str]) -> Iterator[AuditRecord]:
 
 
 def record_from(given: Mapping[str, Any]) -> AuditRecord:
-    """Raises ValueError."""
+    """Reads a record. Raises ValueError."""
     texts = all(isinstance(given.get(name), str) for name in COLUMNS if name not in ("n", "data"))
     if not texts or type(given.get("n")) is not int or not isinstance(given.get("data"), dict):
         raise ValueError("not a record")
@@ -282,7 +284,7 @@ def _stored(row: tuple[Any, ...]) -> AuditRecord:
 
 
 def _words(data: str) -> dict[str, Any]:
-    """What somebody changed into something else is told as it is: its hash is wrong."""
+    """Returns the data of a record; changed data that is no JSON object is returned as text, and its hash is wrong."""
     try:
         found = json.loads(data)
     except ValueError:

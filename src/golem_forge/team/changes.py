@@ -48,9 +48,9 @@ class Change:
     status: str
     """`added`, `modified`, `deleted` or `renamed`."""
     old_path: str = ""
-    """Of a renamed file."""
+    """The old name of a renamed file."""
     added: int = 0
-    """Lines."""
+    """Number of added lines."""
     deleted: int = 0
     binary: bool = False
 
@@ -59,7 +59,7 @@ class Change:
 class WorkspaceDiff:
     text: str
     cut: bool
-    """There was more."""
+    """Whether the diff was cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +68,11 @@ class FileWrite:
     content: bytes
     executable: bool
     before: bytes | None
-    """What the checkout holds there now; None: nothing."""
+    """The checkout's present content; None if there is no file."""
     merged: bool = False
     """The checkout had changes of its own, which are kept."""
     moved_from: str = ""
-    """Of a renamed file; its old name is among the deletes."""
+    """The old name of a renamed file, which is among the deletes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +92,13 @@ class ApplyPlan:
     writes: tuple[FileWrite, ...]
     deletes: tuple[FileDelete, ...]
     conflicts: tuple[Conflict, ...]
-    """With one of these nothing should be written before a person has looked."""
+    """If there are any, nothing should be written before a person has looked."""
     unchanged: tuple[str, ...]
-    """What the checkout has already."""
+    """Files that the checkout already has."""
 
 
 class Difference(NamedTuple):
-    """One file, as `git diff-tree --raw` tells it."""
+    """One changed file, as in `git diff-tree --raw`."""
 
     status: str
     old_mode: str
@@ -111,17 +111,17 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkspaceChangeSet:
-    """All that a session changed, with the contents before and after."""
+    """Everything that a session changed, with the contents before and after."""
 
     base: str
     commit: str
     differences: tuple[Difference, ...]
     blobs: Mapping[str, bytes]
-    """By object id; without those of links and submodules."""
+    """Contents by object id, without links and submodules."""
 
 
 def changes(clone: Clone) -> tuple[Change, ...]:
-    """Between the base and the last checkpoint."""
+    """Returns the changes between the base and the last checkpoint."""
     listed = _compare(clone, "-z", "--raw", "--numstat").split(b"\0")
     found, rest = _read_raw(listed)
     counted = _read_counts(rest)
@@ -140,7 +140,7 @@ def changes(clone: Clone) -> tuple[Change, ...]:
 
 
 def diff(clone: Clone, limit: int = DIFF_BYTES) -> WorkspaceDiff:
-    """Binary files are named only."""
+    """Returns the diff; binary files are only named."""
     limits = GitLimits(seconds=_SECONDS, output=limit, cut=True)
     words = (*_COMPARE, "-p", "--src-prefix=a/", "--dst-prefix=b/", clone.base, last_commit(clone))
     ran = run_local(clone, words, "compare the files", limits=limits)
@@ -149,7 +149,7 @@ def diff(clone: Clone, limit: int = DIFF_BYTES) -> WorkspaceDiff:
 
 
 def session_changes(clone: Clone, *, contents: bool, limit: int = MOST_APPLIED) -> SessionChanges:
-    """`limit`: bytes of all contents."""
+    """Returns the changes of a session. `limit`: bytes of all contents."""
     return SessionChanges(changes(clone), diff(clone), read_change_set(clone, limit) if contents else None)
 
 
@@ -158,7 +158,7 @@ def _compare(clone: Clone, *words: str) -> bytes:
 
 
 def _read_raw(listed: Sequence[bytes]) -> tuple[list[Difference], Sequence[bytes]]:
-    """The lines of `--raw`, and what follows them."""
+    """Reads the lines of `--raw`. Returns them and what follows."""
     found: list[Difference] = []
     at = 0
     while at < len(listed) and listed[at].startswith(b":"):
@@ -231,7 +231,7 @@ def _fits(one: Change) -> bool:
 
 
 def _contents_from_json(told: Mapping[str, Any]) -> WorkspaceChangeSet:
-    """ValueError for what is none."""
+    """Reads a change set from JSON. Raises ValueError for anything else."""
     found = tuple(Difference(*map(str, one)) for one in told["differences"])
     base, commit = str(told["base"]), str(told["commit"])
     blobs = {str(id): base64.b64decode(data, validate=True) for id, data in told["blobs"].items()}
@@ -260,7 +260,7 @@ def _shown(path: str) -> str:
 
 
 def read_change_set(clone: Clone, limit: int = MOST_APPLIED) -> WorkspaceChangeSet:
-    """`limit`: bytes of all contents."""
+    """Reads the change set. `limit`: bytes of all contents."""
     commit = last_commit(clone)
     found, _ = _read_raw(_compare(clone, "-z", "--raw", "--no-abbrev").split(b"\0"))
     blobs = _read_blobs(clone, wanted_blobs(found), limit)
@@ -289,7 +289,7 @@ class _Held(NamedTuple):
 
 
 class _Clash(Exception):
-    """Why a change cannot be brought in."""
+    """Raised with the reason why a change cannot be applied."""
 
     stated_name = "Clash"
 
@@ -392,7 +392,7 @@ class _Planner:
         return ran.output
 
     def _read(self, path: str) -> _Held | None:
-        """A file of the checkout; None: there is none."""
+        """Reads a file of the checkout; None if there is none."""
         try:
             file = Handle(self._open(self._root.fd, path.split("/"), CONTENT))
             data = read_regular(file.fd, MOST_APPLIED + 1)

@@ -52,7 +52,7 @@ from golem_forge.team.workspace import (
 LARGEST_FILE: Final = 100 << 20
 """Bytes of one file that a checkpoint takes. Common servers refuse larger ones."""
 MOST_BYTES: Final = 2 << 30
-"""Bytes of new content in one checkpoint."""
+"""Maximum bytes of new content in one checkpoint."""
 _LONGEST_PATH: Final = 2000
 _DEEPEST: Final = 100
 _MOST_NAMED: Final = 50
@@ -62,7 +62,7 @@ _MOST_DELETED: Final = 500
 _LINK_NAME: Final = regex(r"\.?gi[t0-9a-f].*", re.IGNORECASE)
 """Git refuses a link at `.gitmodules`, however a file system spells that."""
 _HIDDEN_CHARS: Final = regex("[\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-"""HFS+ overlooks these in a name."""
+"""Characters that HFS+ ignores in a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Checkpoint:
     problem: str = ""
     """Why the push failed. The next checkpoint, or `push_checkpoint`, tries again."""
     left_out: tuple[LeftOut, ...] = ()
-    """What the tree holds and the checkpoint does not, the first 50. A tracked file among them keeps what it had."""
+    """Files that are not in the checkpoint, the first 50. A tracked file among them keeps its old content."""
 
 
 def checkpoint(clone: Clone, message: str) -> Checkpoint:
@@ -162,7 +162,7 @@ def _import(clone: Clone, stream: IO[bytes]) -> str:
 
 
 def _quoted(path: str) -> bytes:
-    """As fast-import reads a name, whatever its bytes."""
+    """Quotes a name for fast-import, whatever its bytes."""
     plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}" for byte in os.fsencode(path))
     return f'"{"".join(plain)}"'.encode("ascii")
 

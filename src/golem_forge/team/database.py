@@ -33,7 +33,7 @@ STATEMENT_S: Final = 30
 IDLE_TRANSACTION_S: Final = 10
 """A runner that froze inside a transaction keeps rows locked for so long; its successor waits for them."""
 APPEND_ONLY: Final = "journals are append only"
-"""What the triggers of the schema say."""
+"""The error text of the schema's triggers."""
 _NAMED: Final = regex(r"(?<!:):([a-z_][a-z_0-9]*)")
 _NOT_KEPT: Final = regex("[\\x00\\ud800-\\udfff]")
 """Characters that the text of a database cannot hold."""
@@ -61,7 +61,7 @@ _LOCKED_OUT: Final = "It let this process in before: if the password was changed
 
 
 class RowConflict(Exception):
-    """A row of that key is there already."""
+    """Raised if a row of that key already exists."""
 
 
 class ResultRows(Protocol):
@@ -111,11 +111,11 @@ class Database:
         raise NotImplementedError
 
     def unavailable(self, error: Exception) -> TeamError | None:
-        """What an error of the driver means; None: it is not one."""
+        """Converts a driver error to a TeamError; None if the database is available."""
         raise NotImplementedError
 
     def is_conflict(self, error: Exception) -> bool:
-        """Whether a row of that key is there already."""
+        """Whether the error means that a row of that key already exists."""
         raise NotImplementedError
 
     @contextlib.contextmanager
@@ -168,7 +168,7 @@ class Database:
             return connection.execute(sql, values).fetchall()
 
     def read_one(self, sql: str, values: Mapping[str, Any] | None = None) -> Any:
-        """The first row; None: there is none."""
+        """Returns the first row; None if there is none."""
         with self.transaction(write=False, single=True) as connection:
             return connection.execute(sql, values).fetchone()
 
@@ -417,8 +417,9 @@ _UNREACHABLE: Final = {
     "the connection is closed": _BROKE,
     "statement timeout": f"a statement took longer than {STATEMENT_S} seconds. Is the database overloaded?",
 }
-"""By what libpq or the server says: the reason, and what to do. Threat: their own text repeats what they took for the
-host, which is the end of a password with an @ in it; it is never shown."""
+"""Message of libpq or the server → the reason, and what to do. Threat: their own text repeats what they took for the
+host, which is the end of a password with an @ in it; it is never shown.
+"""
 _HOST: Final = r"(?:(?:[\w.-]|%2[Ff])*|\[[^]@/]*\])(?::[0-9]*)?"
 _ADDRESS: Final = regex(
     rf"postgres(?:ql)?://(?:[^@/?#]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?P<name>(?:/[^@/?#]*)?)(?:\?(?:[a-z_]+=[^#]*)?)?"
@@ -456,8 +457,9 @@ class PostgresDatabase(Database):
         return PostgresConnection(self._driver.connect(self.url, autocommit=autocommit, **self.options()))
 
     def options(self) -> dict[str, Any]:
-        """What every connection has: it notices a peer that is gone, nothing of it stays locked for long, and what is
-        committed is on the disk, whatever the server's default says."""
+        """Returns the options of every connection: it notices a peer that is gone, holds no lock for long, and a commit
+        is on disk, whatever the server's default is.
+        """
         return {
             "connect_timeout": CONNECT_S,
             "keepalives_idle": 5,

@@ -60,7 +60,7 @@ def listen(store: Store | TeamStore, ring: Ring, channels: Collection[str] = (),
 
 
 class _RingThread:
-    """A thread that looks until it is closed."""
+    """A thread that polls until it is closed."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
@@ -76,7 +76,7 @@ class _RingThread:
         self._thread.join(timeout=2)
 
     def _run(self) -> None:
-        """Until `_closing` is set."""
+        """Polls until `_closing` is set."""
         raise NotImplementedError
 
 
@@ -154,7 +154,7 @@ def _quoted(channel: str) -> str:
 
 TASK: Final = "forge.session"
 SCHEMA_KEY: Final = "procrastinate"
-"""In the store's `meta`: the last of procrastinate's migrations that the database has."""
+"""Key in the store's `meta`: the last of procrastinate's migrations that the database has."""
 _LONGEST_LABEL: Final = 24
 _RETRY_S: Final = 1.0
 _CLEAN_S: Final = 30.0
@@ -165,7 +165,7 @@ _QUIET: Final = ("procrastinate", "psycopg.pool")
 
 
 def queue_name(label: str) -> str:
-    """It becomes part of a channel's name, which PostgreSQL limits to 63 bytes."""
+    """Returns the queue of a label. It becomes part of a channel's name, which PostgreSQL limits to 63 bytes."""
     if not label:
         return "any"
     if label.isascii() and len(label) <= _LONGEST_LABEL:

@@ -56,7 +56,9 @@ ARRIVED: Final = "arrived"
 PORT_COMMAND: Final = "command"
 """The kind of an arrival: `/ports`, `/publish PORT` or `/unpublish PORT`, for the process that runs the session."""
 _AFTER_ARRIVAL: Final = frozenset({"history", "proposed", "begun", PARKED, ARRIVED})
-"""After one of these the message before it was acted upon. A runner that was killed earlier did nothing about it."""
+"""Record types that show that the message before them was handled. A runner that was killed earlier did nothing about
+it.
+"""
 _log = logging.getLogger(__name__)
 
 
@@ -115,7 +117,7 @@ class CommitThread:
                     self.wake(writer, urgent=True)
 
     def _wait(self) -> None:
-        """Until a start waits, or lines have waited for long enough."""
+        """Waits until a start waits for its commit, or lines have waited long enough."""
         while not self._closing:
             with contextlib.suppress(Empty):
                 if self._bell.get(timeout=COMMIT_AFTER_S):
@@ -206,13 +208,13 @@ class SessionWriter:
             rest = rest[self._file.write(rest) :]
 
     def add_output(self, handle: str, worker: str, pieces: Iterable[bytes]) -> None:
-        """Kept with the next lines, so before the result that names it."""
+        """Queues an output for the next commit, so before the result that names it."""
         numbered = [(handle, worker, number, piece) for number, piece in enumerate(pieces)]
         with self._lock:
             self._outputs += numbered
 
     def add_rule(self, rule: Mapping[str, Any], author: str, project: str) -> None:
-        """For all runners; kept with the next lines, so at the latest with the decision that says so."""
+        """Queues a rule for all runners; it is committed at the latest with the decision that names it."""
         with self._lock:
             self._rules.append((rule, author, project))
 
@@ -239,7 +241,7 @@ class SessionWriter:
             await asyncio.sleep(0.05)
 
     def flush(self, timeout: float = 10.0) -> bool:
-        """For a thread: all that waits is kept when it returns True."""
+        """Waits in a thread until all queued lines are committed. Returns True if they are."""
         done = threading.Event()
         with self._lock:
             if not self._lines and not self._outputs:
@@ -428,7 +430,7 @@ class StoredJournals:
         return count
 
     def records(self) -> Iterator[Mapping[str, Any]]:
-        """What was recorded before this runner."""
+        """Returns the records from before this runner."""
         return join_records(read(self._copy))
 
     def create(self, session_id: str, redact: Callable[[Any], Any] | None) -> Journal:
@@ -474,7 +476,7 @@ class StoredJournals:
         return journal
 
     def remove(self) -> None:
-        """The session has left this runner."""
+        """Removes the local copy after the session has left this runner."""
         if self.journal is not None:
             self.journal.writer.remove_copy()
         self._copy.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from golem_forge.team.database import SQLITE, Database, RowConflict, StoreConnec
 from golem_forge.team.rows import CHANNEL, Append
 
 _MOST_AT_ONCE: Final = 24
-"""Lines of one statement."""
+"""Maximum lines of one statement."""
 _PAGE_BYTES: Final = 16 << 20
 
 
@@ -30,7 +30,7 @@ class JournalTable:
         self.database = database
 
     def append(self, batch: Sequence[Append]) -> dict[str, str]:
-        """All in one commit. Gives session → why its lines were refused, for those that were."""
+        """Appends all lines in one commit. Returns session → reason, for those whose lines were refused."""
         if len(batch) == 1 and self._append_at_once(batch[0]):
             return {}
         refused: dict[str, str] = {}
@@ -186,7 +186,7 @@ class JournalTable:
         return None if row is None else (str(row[0]), pieces(int(row[1])))
 
     def output_bytes(self, session_id: str) -> int:
-        """How much a session keeps."""
+        """Returns how many bytes of output a session keeps."""
         [size] = self.database.read_one(
             "SELECT coalesce(sum(length(data)), 0) FROM outputs WHERE session = :id", {"id": session_id}
         )

@@ -56,8 +56,9 @@ class LeaseKeeper:
             self._deadlines.pop(session, None)
 
     def deadline(self, session: str) -> float:
-        """Until when (monotonic) this runner may act for the session; 0: it does not hold it. Asked about one that is
-        over, it renews at once: the database was away, and may be back."""
+        """Returns until when (monotonic) this runner may act for the session; 0 if it does not hold it. For an expired
+        lease it triggers a renewal, because the database may be back.
+        """
         until = self._deadlines.get(session, 0.0)
         if until and until <= time.monotonic():
             with self._changed:

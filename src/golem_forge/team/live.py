@@ -42,13 +42,13 @@ WATCH_CHANNEL: Final = "forge_watch"
 LIVE_CHANNEL: Final = "forge_live_"
 WATCH_EVERY_S: Final = 4.0
 WHOLE: Final = "whole"
-"""After the session's id on WATCH_CHANNEL: the text so far is wanted too."""
+"""Sent after the session's id on WATCH_CHANNEL to ask for the text so far too."""
 _RETRY_S: Final = 0.5
 _WATCHED_S: Final = 10.0
 _PIECE_CHARS: Final = 550
 """Twelve bytes each at worst: with what stands around it, a piece stays below 7,500 bytes."""
 _KEPT_CHARS: Final = 256 * 1024
-"""So much of an unfinished answer is kept for whoever comes in the middle of it."""
+"""Maximum characters of an unfinished answer that are kept for those who join in the middle."""
 _MAX_LINE: Final = 1 << 20
 _MAX_BUFFER: Final = 4 << 20
 _MAX_WATCHERS: Final = 64
@@ -65,7 +65,7 @@ FormAnswer = Callable[[str, Mapping[str, Any], str, str], str]
 
 
 class LiveSender:
-    """On the runner's loop."""
+    """Sends live text; runs on the runner's loop."""
 
     def __init__(self, store: Store, runner: str, answer_form: FormAnswer, state: Path | None = None) -> None:
         """`state`: where the socket lies if the store is not a file."""
@@ -123,7 +123,7 @@ class LiveSender:
             self._timer = asyncio.get_running_loop().call_later(JOIN_S, self._flush_all)
 
     def forget(self, session_id: str) -> None:
-        """The session has left this runner."""
+        """Removes a session that has left this runner."""
         self._streams.pop(session_id, None)
         self._pending.pop(session_id, None)
         self._watched_until.pop(session_id, None)
@@ -221,7 +221,7 @@ class LiveSender:
 
 
 class _Stream:
-    """One text that comes in pieces."""
+    """A text that arrives in pieces."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -291,7 +291,7 @@ def _write(writer: asyncio.StreamWriter, frame: Frame) -> None:
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> Frame | None:
-    """None: the other end is gone, or does not speak as it should."""
+    """Reads a frame; None if the other end is gone or sends something invalid."""
     try:
         line = await reader.readuntil(b"\n")
         frame = json.loads(line)
@@ -366,7 +366,9 @@ class LiveReceiver:
         self._runner = ""
 
     def watch(self) -> None:
-        """In a thread, with every look: tells a runner of another machine that somebody watches. Raises TeamError."""
+        """Tells a runner on another machine that somebody watches; called in a thread with every poll. Raises
+        TeamError.
+        """
         if self.can_answer or time.monotonic() < self._watch_at:
             return
         self._watch_at = time.monotonic() + WATCH_EVERY_S
@@ -374,7 +376,9 @@ class LiveReceiver:
         self._store.notify([(WATCH_CHANNEL, f"{self._id} {WHOLE}" if lacks else self._id)])
 
     async def answer_form(self, answer: Mapping[str, Any], by: str, door: str) -> str:
-        """To the live runner, past the store. Gives why it does not count; empty: it does."""
+        """Sends an answer directly to the live runner, past the store. Returns why it does not count;
+        empty if it does.
+        """
         if self._writer is None or not self.can_answer:
             return "the session's runner cannot be reached from here"
         question = str(answer["requestId"])
@@ -401,7 +405,7 @@ class LiveReceiver:
             self._writer = None
 
     def heard(self, payload: str) -> None:
-        """What came by NOTIFY; the same comes over the socket where there is one."""
+        """Handles a NOTIFY; ignored if the socket, which brings the same, is connected."""
         if self.can_answer:
             return
         with contextlib.suppress(ValueError, RecursionError):
@@ -410,7 +414,7 @@ class LiveReceiver:
                 self.take(frame)
 
     def frames_after(self, number: int) -> tuple[list[Frame], int]:
-        """What came since that many frames, as far as it is kept, and how many there are now."""
+        """Returns the kept frames after that number, and the number of frames now."""
         new = self._frame_count - number if 0 <= number <= self._frame_count else self._frame_count
         return (list(self._frames)[-new:] if new else []), self._frame_count
 
@@ -480,7 +484,7 @@ class LiveReceiver:
 
 
 def _socket_folder(database: Database | None, state: Path | None) -> Path | None:
-    """None: no runner's socket can be reached from here."""
+    """Returns the folder of runners' sockets; None if they cannot be reached from here."""
     if database is None:
         return None
     return database.path.parent if isinstance(database, SqliteDatabase) else state

@@ -77,8 +77,9 @@ def mirrored(store: Store | TeamStore, home: Path, row: StoredSession, address: 
 
 
 def mirror_all(store: Store | TeamStore, home: Path, rows: Iterable[StoredSession], address: str) -> Path:
-    """As `mirrored`, for lists: of a session that had ended when it was copied nothing is asked again. Copies of pruned
-    sessions go."""
+    """Copies sessions like `mirrored`, for lists: a session that had ended when it was copied is not read again. Copies
+    of pruned sessions are removed.
+    """
     place = mirror_home(_name_of(store, address), home)
     make_private_dir(sessions_dir(place))
     rows = list(rows)
@@ -150,8 +151,9 @@ def _lines_in_common(store: Store | TeamStore, session_id: str, path: Path) -> i
 def verify_sessions(
     store: Store | TeamStore, address: str = "", rows: Iterable[StoredSession] | None = None
 ) -> Iterator[tuple[StoredSession, Verification]]:
-    """Those sessions, or every one that has a journal, and what is wrong with it: fetched anew, whatever copies there
-    are. `address`: as for `mirrored`. Raises TeamError."""
+    """Verifies those sessions, or every one that has a journal, and yields the results; fetches them anew, whatever
+    copies there are. `address`: as for `mirrored`. Raises TeamError.
+    """
     with tempfile.TemporaryDirectory(prefix="forge-verify-") as folder:
         for row in _every_row(store) if rows is None else rows:
             found = _verify_one(store, Path(folder), row, address)

@@ -35,23 +35,23 @@ from golem_forge.team.accounts import SignedIn
 from golem_forge.team.database import TeamError
 
 SKEW_S: Final = 60.0
-"""So far the clocks of the provider and of this machine may be apart."""
+"""Allowed difference between the clocks of the provider and this machine, in seconds."""
 _TIMEOUT_S: Final = 10.0
 _MAX_BYTES: Final = 1 << 20
 _MAX_KEPT_S: Final = 300.0
-"""What the provider publishes is read again after this time, or after `recheck` if that is shorter."""
+"""TTL of the provider's published data; `recheck` counts if it is shorter."""
 _MAX_CLAIM: Final = 255
 _MAX_GROUPS: Final = 2000
 _LEAST_RSA_BITS: Final = 2048
 _AT_ONCE: Final = 16
 _RETRY_S: Final = 2.0
-"""After this time a provider that did not answer is asked again."""
+"""Seconds until a provider that did not answer is asked again."""
 _KEY_TYPES: Final = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), "RSA"),
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
-"""By algorithm that a token may be signed with."""
+"""Signing algorithm of a token → key type."""
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._@-]+")
 _ROLES: Final = ("admin", "operator", "viewer")
 _EVERYBODY: Final = "*"
@@ -73,7 +73,7 @@ class ProviderAway(TeamError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInBegun:
-    """What the browser that signs in keeps until it comes back."""
+    """The state that the browser keeps until it comes back from the provider."""
 
     url: str
     state: str
@@ -106,7 +106,7 @@ class OpenIdClient:
     def __init__(
         self, issuer: str, settings: SignInSettings, secret: str, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`issuer`: as `issuer_problem` allows."""
+        """`issuer` must pass `issuer_problem`."""
         self.issuer = issuer
         self.settings = settings
         self._secret = secret
@@ -143,7 +143,7 @@ class OpenIdClient:
         return SignInBegun(url=url, state=state, nonce=nonce, verifier=verifier)
 
     async def complete(self, begun: SignInBegun, redirect_uri: str, given: Mapping[str, str]) -> SignInGrant:
-        """`given`: what came back with the browser."""
+        """Completes a sign-in. `given`: the parameters that came back with the browser."""
         async with self._strangers:
             return await self._complete(begun, redirect_uri, given)
 
@@ -177,7 +177,7 @@ class OpenIdClient:
         return SignInGrant(who=who, refresh_token=refresh_token, nonce=begun.nonce)
 
     async def renew(self, grant: SignInGrant) -> SignInGrant:
-        """The same person, as the provider knows them now."""
+        """Renews a grant with the provider's present data of the same person."""
         told = await self._token({"grant_type": "refresh_token", "refresh_token": grant.refresh_token})
         if "id_token" in told:
             claims = await self._claims(told["id_token"], grant.nonce, is_first=False)
@@ -206,7 +206,7 @@ class OpenIdClient:
     # ---- who it is
 
     async def _claims(self, token: Any, nonce: str, *, is_first: bool) -> dict[str, Any]:
-        """Of an ID token that may be believed. Raises SignInRefused."""
+        """Verifies an ID token and returns its claims. Raises SignInRefused."""
         import jwt
 
         try:
@@ -251,7 +251,7 @@ class OpenIdClient:
         raise problem or ValueError("it is signed by a key that the provider does not publish (any more)")
 
     async def _keys(self, header: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Those that may have signed a token with this header. A key that is not known yet is looked for anew."""
+        """Returns the keys that may have signed a token with this header; fetches them again for an unknown key."""
         algorithm = header.get("alg")
         if algorithm not in _KEY_TYPES:
             raise ValueError(f"the algorithm {one_line(str(algorithm))[:20]} is not one for it")
@@ -272,7 +272,7 @@ class OpenIdClient:
         return []
 
     async def _with_groups(self, claims: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
-        """Where the token does not name groups, the provider's page of the person may."""
+        """Adds the groups from the provider's userinfo endpoint if the token names none."""
         address = (await self.metadata()).get("userinfo_endpoint")
         access = told.get("access_token")
         if self.settings.groups in claims or not isinstance(address, str) or not isinstance(access, str):
@@ -303,7 +303,7 @@ class OpenIdClient:
     # ---- requests
 
     async def metadata(self) -> dict[str, Any]:
-        """What the provider says of itself. Raises SignInRefused where it cannot be used."""
+        """Returns the provider's metadata. Raises SignInRefused if it cannot be used."""
         found = await self._fetched(f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != self.issuer:
             said = one_line(str(found.get("issuer")))[:200]

@@ -56,7 +56,7 @@ TOKEN_LASTS_S: Final = 90 * 86400.0
 ALL_PROJECTS: Final = "*"
 """Instead of the name of a project, which never is this."""
 MOST_ALIKE: Final = 200
-"""Questions that one answer answers."""
+"""Maximum number of questions that one answer covers."""
 _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 NOT_LOOSER: Final = frozenset({"", "interactive", "strict", "auto_deny"})
 """The modes of approval that a person of a team can choose."""
@@ -110,14 +110,14 @@ _EXPLAINED: Final = {
 class Person:
     name: str
     role: Role
-    """In all projects."""
+    """The role in all projects."""
     projects: Mapping[str, Role] = field(default_factory=dict)
     """Project → the role that they have there besides."""
     expires: float = 0.0
-    """When their token stops working, by the store's clock; 0: never."""
+    """When their token expires, by the store's clock; 0 means never."""
 
     def role_in(self, program: str | None) -> Role:
-        """`program`: None: in all projects."""
+        """Returns the role in a program; None means in all projects."""
         return max(self.role, self.projects.get(program or "", Role.NONE), key=_ORDER.__getitem__)
 
     @property
@@ -132,12 +132,12 @@ class Person:
         return _ORDER[role] >= _ORDER[ACTIONS[action]]
 
     def programs(self, action: str) -> frozenset[str] | None:
-        """Those in which they may; None: in all."""
+        """Returns the programs in which they may do this; None means all."""
         return None if self.may(action) else frozenset(each for each in self.projects if self.may(action, each))
 
 
 def person_name(name: str) -> str:
-    """Raises TeamError for what cannot be a name."""
+    """Returns a valid name. Raises TeamError for any other."""
     if _NAME.fullmatch(name) is None:
         raise TeamError(
             f"{one_line(name)[:80]!r} cannot be a name: use up to 64 letters, digits, dots, dashes and @", "PERSON_NAME"
@@ -160,13 +160,13 @@ def rotate_token(store: Store, name: str, *, expires_in: float = TOKEN_LASTS_S, 
 
 
 def find_person(store: Store, token_hash: str) -> Person | None:
-    """Whose token has this hash, as of now."""
+    """Returns the person whose token has this hash now."""
     found = [each for known, each in all_people(store).items() if secrets.compare_digest(known, token_hash)]
     return found[-1] if found else None
 
 
 def all_people(store: Store) -> dict[str, Person]:
-    """By the hash of their token; without those whose token has expired."""
+    """Returns the people by the hash of their token, without expired ones."""
     roles = store.projects.roles()
     return {
         each["token"]: Person(
@@ -181,7 +181,7 @@ def all_people(store: Store) -> dict[str, Person]:
 
 
 def token_hash(token: str) -> str:
-    """Of what somebody presents as a token; empty: it cannot be one."""
+    """Returns the hash of a presented token; empty if it cannot be one."""
     return secret_hash(token) if 0 < len(token) <= MAX_TOKEN else ""
 
 
@@ -191,7 +191,7 @@ class AnsweredOne(NamedTuple):
     question: str
     session: str
     state: str
-    """Empty: the answer did not count."""
+    """Empty if the answer did not count."""
     problem: str = ""
 
 
@@ -235,8 +235,9 @@ class PersonStore:
         return person
 
     def require_in(self, action: str, what: str, find: Callable[[], str]) -> None:
-        """In the project that `find` gives. Threat: whether a directory is there is for those who may do this
-        everywhere: to everybody else one that is not there is like one of a project that is not theirs."""
+        """Checks the right in the project that `find` returns. Threat: whether a directory is there is for those who
+        may do this everywhere: to everybody else one that is not there is like one of a project that is not theirs.
+        """
         person = self.require(action, what)
         try:
             program = find()
@@ -258,7 +259,7 @@ class PersonStore:
         return row
 
     def _is_seen(self, person: Person, program: str, what: str) -> bool:
-        """What is not, and is there, was tried: that is recorded."""
+        """Whether the person may see it. An attempt to see something hidden is recorded."""
         if person.may("see", program):
             return True
         told = one_line(what)[:200]
@@ -266,13 +267,13 @@ class PersonStore:
         return False
 
     def _check_free(self, person: Person, name: str, program: str, what: str) -> None:
-        """For a name that something of this project has. Threat: who may not see it would learn what it is."""
+        """Checks a name that something of this project has. Threat: who may not see it would learn what it is."""
         if not self._is_seen(person, program, what):
             raise TeamError(f"the name {one_line(name)[:80]!r} cannot be used here; choose another one", "PROJECT_NAME")
 
     @property
     def database(self) -> Database:
-        """For rings, which say only that something changed."""
+        """The database, used only for change notifications."""
         return self.store.database
 
     def notify(self, notices: Sequence[tuple[str, str]]) -> None:
@@ -333,7 +334,7 @@ class PersonStore:
         return _offered_to(person, self.store.questions.find(reference, person.programs("see")))
 
     def answered_by(self, sessions: Sequence[str]) -> dict[str, list[str]]:
-        """Of sessions that this person was given before."""
+        """Returns who answered, for sessions that this person was already shown."""
         self.require("see", "sessions")
         return self.store.questions.answered_by(sessions)
 
@@ -347,7 +348,7 @@ class PersonStore:
         return [each for each in self.store.schedules.all() if person.may("see", each.program)]
 
     def projects(self) -> list[Project]:
-        """Those that this person sees; the roles of others are for whoever manages them."""
+        """Returns the projects that this person sees; the roles of others are included only for their managers."""
         person = self.require("see", "projects")
         seen = (each for each in self.store.projects.all() if person.may("see", each.id))
         return [each if person.may("manage the project", each.id) else replace(each, roles={}) for each in seen]
@@ -392,9 +393,10 @@ class PersonStore:
             raise
 
     def answer_alike(self, question_id: str, answer: Mapping[str, Any]) -> list[AnsweredOne]:
-        """The same yes or no for this question and for every open one that asks for the same call. Each is answered and
-        judged by itself, also for four eyes: what was refused is told. Raises TeamError for an answer that is more than
-        yes or no, and where none of them was answered."""
+        """Gives the same yes or no to this question and to every open one that asks for the same call. Each is answered
+        and judged by itself, also for four eyes, and refusals are returned. Raises TeamError for an answer that is more
+        than yes or no, and if none was answered.
+        """
         if not answer.keys() <= {"approved", "reason"}:
             raise TeamError("Questions that are alike are answered with yes or no, not changed.", "ANSWER_INVALID")
         who = self.require("answer", f"questions like {question_id}")
@@ -429,8 +431,10 @@ class PersonStore:
         return self.store.stop(session_id, self.person.name, self.door)
 
     def _allowed(self, new: NewSession) -> NewSession:
-        """What a person may bring. Threat: on a runner its own account's settings count, never those of whoever starts
-        a session, who could also name a script that is any file of the runner's: it lies inside the program there."""
+        """Checks what a person may bring. Threat: on a runner its own account's settings count, never those of whoever
+        starts a session, who could also name a script that is any file of the runner's: it lies inside the program
+        there.
+        """
         if new.facts.get("overrides") or new.facts.get("approval", "") not in NOT_LOOSER:
             raise TeamError(
                 "a person of a team brings no --set and no looser --approval: the runner's own settings count. Use "
@@ -445,7 +449,7 @@ class PersonStore:
         return replace(new, facts={**new.facts, CONFINED: True}, priority=max(-10, min(10, new.priority)))
 
     def add_schedule(self, new: NewSchedule) -> str:
-        """It starts sessions in the person's name, for as long as they may."""
+        """Adds a schedule, which starts sessions in the person's name as long as they may."""
         who = self.require("schedule", new.session.title, new.session.program)
         session = replace(self._allowed(new.session), person=who.name, door=self.door)
         taken = next((each for each in self.store.schedules.all() if each.name == new.name), None)
@@ -454,7 +458,7 @@ class PersonStore:
         return self.store.schedules.add(replace(new, session=session, by_role=bool(self._token_hash)))
 
     def remove_schedule(self, name: str) -> None:
-        """One's own; those of others are for admins."""
+        """Removes one's own schedule; those of others are for admins."""
         who = self.require("schedule", f"remove {name}")
         found = self.store.schedules.find(name)
         if not self._is_seen(who, found.program, f"schedule {name}"):
@@ -471,7 +475,7 @@ class PersonStore:
         return self.store.facts(session_id)
 
     def rules(self) -> list[dict[str, Any]]:
-        """Those of all projects, and of the ones that this person sees."""
+        """Returns the rules of all projects, and of those that this person sees."""
         person = self.require("see rules")
         found = self.store.accounts.rules()
         return [each for each in found if not each["project"] or person.may("see rules", each["project"])]
@@ -487,7 +491,9 @@ class PersonStore:
         self.store.projects.grant(project, subject, role.value, by=self._actor)
 
     def quotas(self) -> list[dict[str, Any]]:
-        """Of the projects that this person manages, and with `manage people` those of all, with what was used today."""
+        """Returns the quotas of the projects that this person manages, and with `manage people` all, with today's
+        usage.
+        """
         person = self.require("see", "quotas")
         names = {each.id: each.name for each in self.store.projects.all()}
         found = []
@@ -590,7 +596,7 @@ class PersonStore:
         return self.store.accounts.refusals(limit)
 
     def audit(self, *, after: int = 0, since: float = 0.0, program: str = "") -> list[AuditRecord]:
-        """A page of it, in its order."""
+        """Returns a page of the audit, in order."""
         self.require("see the audit")
         return self.store.accounts.audit.records(after=after, since=since, program=program)
 
@@ -618,12 +624,12 @@ class OwnerStore(PersonStore):
         return self._owner
 
     def _allowed(self, new: NewSession) -> NewSession:
-        """Everything: whoever has the database itself is a runner, whose settings count."""
+        """Allows everything: the owner of the database is a runner, whose settings count."""
         return new
 
 
 def _offered_to(person: Person, question: QuestionRow) -> QuestionRow:
-    """Only an admin is offered what counts beyond the session."""
+    """Removes choices beyond the session unless the person is an admin."""
     if person.may("remember", question.program) or not question.wire.get("choices"):
         return question
     kept = [each for each in question.wire["choices"] if each.get("scope") == "session"]

@@ -32,11 +32,11 @@ from golem_forge.team.audit import NOBODY, Actor, record
 from golem_forge.team.database import Database, TeamError
 
 MAX_SECRET: Final = 16 << 10
-"""Bytes of one value."""
+"""Maximum bytes of one value."""
 MAX_SEALED: Final = 2 * MAX_SECRET
 _KEY_BYTES: Final = 32
 _KEY: Final = "secrets key"
-"""In `meta`: the runners' public key."""
+"""Key in `meta`: the runners' public key."""
 _NAME: Final = regex(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _NO_KEY: Final = (
     "The runners of this store have no key yet. Type `forge secrets key` as the account of a runner, with the owner's "
@@ -69,7 +69,7 @@ class ProjectSecrets:
         return [_row(each) for each in rows]
 
     def public_key(self) -> str:
-        """Raises TeamError where there is none."""
+        """Returns the public key. Raises TeamError if there is none."""
         row = self.database.read_one("SELECT value FROM meta WHERE key = :key", {"key": _KEY})
         if row is None:
             raise TeamError(_NO_KEY, "SECRETS_KEY")
@@ -113,7 +113,9 @@ class ProjectSecrets:
             raise TeamError(f"this project has no secret {name[:100]!r}; `forge secrets list` shows them", "NO_SECRET")
 
     def opened(self, program: str, home: Path) -> tuple[dict[str, str], list[str]]:
-        """On a runner: (the secrets of a project by name, the names of those that do not open here)."""
+        """Returns, on a runner, the secrets of a project by name, and the names of those that cannot be
+        decrypted here.
+        """
         found = self.of(program)
         key = read_private_key(home) if found else None
         values: dict[str, str] = {}
@@ -125,7 +127,7 @@ class ProjectSecrets:
 
 
 def secret_name(name: str) -> str:
-    """Raises TeamError for what cannot be one."""
+    """Returns a valid name. Raises TeamError for any other."""
     if _NAME.fullmatch(name) is None:
         raise TeamError(
             "The name of a secret has letters, digits and _, and begins with none of the digits.", "SECRET_NAME"
@@ -134,7 +136,9 @@ def secret_name(name: str) -> str:
 
 
 def seal(value: str, public_key: str, project: str, name: str) -> str:
-    """What only a runner of the store can open, as the secret of this project and name. Raises TeamError."""
+    """Encrypts a value so that only a runner of the store can read it, bound to this project and name. Raises
+    TeamError.
+    """
     data = value.encode()
     if not data.strip() or len(data) > MAX_SECRET or b"\0" in data or b"\n" in data:
         raise TeamError(f"A secret is one line of at most {MAX_SECRET >> 10} KiB.", "SECRET_NAME")
@@ -163,7 +167,9 @@ def make_key(home: Path) -> str:
 
 
 def read_private_key(home: Path) -> bytes | None:
-    """None: this account has none. Raises OSError for a file that others could have written."""
+    """Returns the private key; None if this account has none. Raises OSError for a file that others
+    could have written.
+    """
     try:
         with open_private(_path(home), 1000, owned=True) as file:
             return _key_bytes(read_bounded(file, 1000).decode("ascii", "replace").strip())
@@ -172,7 +178,7 @@ def read_private_key(home: Path) -> bytes | None:
 
 
 def fingerprint(public_key: str) -> str:
-    """For people, to compare."""
+    """Returns a fingerprint that people can compare."""
     return sha256(_key_bytes(public_key)).hexdigest()[:32]
 
 

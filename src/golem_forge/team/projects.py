@@ -29,9 +29,9 @@ from golem_forge.team.database import Database, StoreConnection, StoreUnavailabl
 from golem_forge.team.rows import CHANNEL, StoredSession
 
 EVERYBODY: Final = ""
-"""All people together."""
+"""A quota for all people together."""
 EACH: Final = "*"
-"""Every person for themselves."""
+"""A quota for every person separately."""
 NO_LIMIT: Final = -1
 _DAY_S: Final = 86400
 _AGAIN_S: Final = 1.0
@@ -41,13 +41,13 @@ _SLACK: Final = 1e-9
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
     project: str
-    """Its id; empty: all projects together."""
+    """The project's id; empty means all projects together."""
     person: str
     """A name, EVERYBODY or EACH."""
     cost: float = NO_LIMIT
     """US dollars in a day."""
     sessions: int = NO_LIMIT
-    """That are started in a day."""
+    """Maximum sessions started in a day."""
 
     def whose(self, person: str) -> str:
         who = "everybody together" if self.person == EVERYBODY else person or "nobody who is known"
@@ -63,7 +63,7 @@ class Quotas:
         return [_quota(row) for row in rows]
 
     def set(self, quota: Quota, *, by: Actor = NOBODY) -> None:
-        """Without a limit it is taken away."""
+        """Sets a quota; one without a limit is removed."""
         values = {"project": quota.project, "person": quota.person}
         with self.database.transaction() as connection:
             if quota.cost == NO_LIMIT and quota.sessions == NO_LIMIT:
@@ -78,7 +78,7 @@ class Quotas:
             record(connection, "quota changed", *by, told, program=quota.project)
 
     def used(self, quota: Quota) -> tuple[float, int]:
-        """(cost, sessions) of today; of EACH nothing."""
+        """Returns today's (cost, sessions); zero for EACH."""
         if quota.person == EACH:
             return 0.0, 0
         with self.database.transaction(write=False) as connection:
@@ -110,13 +110,13 @@ class Quotas:
         return room
 
     def settle(self, session: StoredSession, held: float, cost: float) -> None:
-        """The request is over, and took this."""
+        """Replaces the reserved money of a finished request by its cost."""
         with self.database.transaction() as connection:
             connection.lock("quota")
             self._note(connection, session, held=-held, cost=cost)
 
     def release(self, session: StoredSession) -> None:
-        """What a runner that died had set aside for this session."""
+        """Releases what a dead runner had reserved for this session."""
         if self.database.read_one("SELECT 1 FROM spent WHERE session = :id AND held <> 0 LIMIT 1", {"id": session.id}):
             with self.database.transaction() as connection:
                 connection.execute("UPDATE spent SET held = 0 WHERE session = :id", {"id": session.id})
@@ -132,7 +132,7 @@ class Quotas:
 
 
 def check_start(connection: StoreConnection, program: str, person: str) -> None:
-    """In the transaction that queues a session. Raises TeamError."""
+    """Checks the quotas in the transaction that queues a session. Raises TeamError."""
     quotas = _quotas_of(connection, program, person)
     if not quotas:
         return
@@ -169,7 +169,7 @@ class SessionSpending:
         self._session = session
 
     async def hold(self, least: float | None, wanted: float) -> float | None:
-        """None: no quota counts here now. While the store is away no request starts."""
+        """Reserves money for a request; None if no quota applies. While the store is unavailable no request starts."""
         while True:
             try:
                 return await asyncio.to_thread(self._hold, least, wanted)
@@ -190,7 +190,7 @@ class SessionSpending:
 
 
 def _quotas_of(connection: StoreConnection, program: str, person: str) -> list[Quota]:
-    """Those that count for this person there."""
+    """Returns the quotas that apply to this person there."""
     rows = connection.execute(
         "SELECT project, person, cost, sessions FROM quotas WHERE project IN ('', :program) AND "
         "person IN (:person, :each, :all) ORDER BY project, person",
@@ -239,7 +239,7 @@ def _started(connection: StoreConnection, quota: Quota, person: str) -> int:
 
 GROUP_MARK: Final = "@"
 ROLES: Final = ("none", "viewer", "operator", "admin")
-"""Each may what those before it may."""
+"""Each role includes the rights of those before it."""
 MAY_START: Final = frozenset(ROLES[2:])
 _NAME: Final = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NOT_A_NAME: Final = regex(r"[^A-Za-z0-9._-]+")
@@ -261,8 +261,9 @@ def higher(one: str, other: str) -> str:
 
 
 def ensure_project(connection: StoreConnection, project_id: str, wanted: str) -> None:
-    """In a transaction that queues a session of it. Threat: two programs in folders of one name are two projects, so a
-    name that is taken gets a number: nobody's role in the one counts in the other."""
+    """Adds the project in a transaction that queues a session of it. Threat: two programs in folders of one name are
+    two projects, so a name that is taken gets a number: nobody's role in the one counts in the other.
+    """
     if not project_id or connection.execute("SELECT 1 FROM projects WHERE id = :id", {"id": project_id}).fetchone():
         return
     begins = _NOT_A_NAME.sub("-", wanted).strip("-._")[:50] or "project"
@@ -295,7 +296,7 @@ class Projects:
         self.database = database
 
     def all(self) -> list[Project]:
-        """By name."""
+        """Returns the projects, sorted by name."""
         with self.database.transaction(write=False) as connection:
             rows = connection.execute("SELECT id, name, created FROM projects ORDER BY name").fetchall()
             given = connection.execute("SELECT project, subject, role FROM project_roles ORDER BY subject").fetchall()
@@ -305,7 +306,7 @@ class Projects:
         return [Project(id=id, name=name, created=created, roles=roles.get(id, {})) for id, name, created in rows]
 
     def find(self, name: str) -> Project:
-        """By its name. Raises TeamError."""
+        """Returns a project by its name. Raises TeamError."""
         for each in self.all():
             if each.name.casefold() == name.casefold():
                 return each
@@ -324,7 +325,7 @@ class Projects:
         return found
 
     def approvers(self, project_ids: Iterable[str]) -> dict[str, list[str]]:
-        """By project: everybody whose role lets them answer there, by name."""
+        """Returns by project the names of everybody who may answer there."""
         people = self.database.read("SELECT name, role FROM people WHERE expires = 0 OR expires > @now ORDER BY name")
         roles = self.roles()
         return {
@@ -341,7 +342,7 @@ class Projects:
         return next(each for each in self.all() if each.id == project_id)
 
     def rename(self, name: str, new: str, *, by: Actor = NOBODY) -> None:
-        """Raises TeamError."""
+        """Renames a project. Raises TeamError."""
         _check_name(new, "project")
         with self.database.transaction() as connection:
             taken = connection.execute(
@@ -384,7 +385,7 @@ class Projects:
                 record(connection, "project role changed", *by, told, program=found.id)
 
     def groups(self) -> dict[str, list[str]]:
-        """By name: its people."""
+        """Returns the members of each group."""
         found: dict[str, list[str]] = {}
         for name, person in self.database.read("SELECT name, person FROM group_members ORDER BY name, person"):
             found.setdefault(name, []).append(person)
@@ -419,7 +420,7 @@ class Projects:
 
 
 def forget_person(connection: StoreConnection, person: str) -> None:
-    """With the person: whoever gets the name later has none of their roles."""
+    """Removes a person's roles, groups and quotas, so that a later person of the same name does not inherit them."""
     connection.execute("DELETE FROM project_roles WHERE subject = :name", {"name": person})
     connection.execute("DELETE FROM group_members WHERE person = :name", {"name": person})
     connection.execute("DELETE FROM quotas WHERE person = :name", {"name": person})

@@ -107,7 +107,7 @@ def check_answer(question: QuestionRow, answer: Mapping[str, Any]) -> None:
 
 
 def _remembers_more(answer: Mapping[str, Any]) -> bool:
-    """More than this very call."""
+    """Whether the answer is remembered for more than this very call."""
     return bool(answer.get("remember")) or answer.get("choice") not in (None, EXACT_CALL)
 
 
@@ -152,7 +152,7 @@ def remembers_beyond_session(question: QuestionRow, answer: Mapping[str, Any]) -
 
 
 _MOST_SEARCHED: Final = 8
-"""Words of a search."""
+"""Maximum words of a search."""
 
 
 class QuestionTable:
@@ -250,7 +250,7 @@ class QuestionTable:
         return self._with_authors(to_question(row) for row in rows)
 
     def authors(self, session_id: str) -> set[str]:
-        """Who started the session, said something to it or edited a call of it: see `answers.check_four_eyes`."""
+        """Returns who started the session, wrote to it or edited a call of it: see `answers.check_four_eyes`."""
         with self._database.transaction(write=False) as connection:
             return self._authors(connection, [session_id]).get(session_id, set())
 
@@ -306,7 +306,7 @@ class QuestionTable:
         return found
 
     def find(self, reference: str, programs: Collection[str] | None = None) -> QuestionRow:
-        """By its id or the beginning of it. `programs`: only of these. Raises TeamError."""
+        """Returns a question by its id or the beginning of it. `programs`: only of these. Raises TeamError."""
         rows = []
         if reference:
             among, values = of_programs(programs)
@@ -366,8 +366,9 @@ class QuestionTable:
         return found
 
     def withdraw(self, lease: Lease, question_id: str, person: str = "", door: str = "") -> None:
-        """Nobody has to answer it any more. One that was answered stays so. `person`: they answered it at the session
-        itself. Raises TeamError (`LEASE_LOST`): the session is another's, and so are its questions."""
+        """Withdraws a question; an answered one stays answered. `person`: they answered it at the session itself.
+        Raises TeamError (`LEASE_LOST`) if another runner has the session.
+        """
         with self._database.transaction() as connection:
             session = self._sessions.held(connection, lease)
             changed = connection.execute(
@@ -388,7 +389,7 @@ class QuestionTable:
     def _record_answer(
         self, connection: StoreConnection, session: StoredSession, answered: QuestionRow, answer: Mapping[str, Any]
     ) -> None:
-        """In the audit, as the last thing of its transaction."""
+        """Records an answer in the audit, as the last step of its transaction."""
         told = answer_facts(answered.id, answered.kind, str(answered.wire.get("tool") or ""), answered.risk, answer)
         kind = "edit" if "edited" in told else "answer"
         where = {"session": session.id, "program": session.program}
@@ -406,8 +407,9 @@ class QuestionTable:
             connection.notify(CHANNEL, lease.id)
 
     def drop_answers(self, lease: Lease, ids: Iterable[str]) -> list[QuestionRow]:
-        """Of these questions, which ended with their runner: those that somebody answered, and nobody took up. They
-        are withdrawn, and keep the name of who answered."""
+        """Withdraws questions that were answered after their runner had ended, so that the answer was never used, and
+        returns them. They keep the name of who answered.
+        """
         wanted, values = bound("id", ids)
         if not values:
             return []
@@ -421,7 +423,7 @@ class QuestionTable:
         return [to_question(row) for row in rows]
 
     def withdraw_others(self, lease: Lease, calls: Iterable[str]) -> None:
-        """After a session was taken over: questions of calls that are not open any more."""
+        """Withdraws questions of calls that are no longer open, after a session was taken over."""
         kept, values = bound("call", calls)
         others = f"AND call NOT IN ({kept})" if kept else ""
         with self._database.transaction() as connection:

@@ -37,16 +37,16 @@ from golem_forge.team.workspace import WorkspaceError
 
 _TIMEOUT_S: Final = 30.0
 _WHOLE_S: Final = 120.0
-"""For one request, however often a byte of its answer comes."""
+"""Timeout of one whole request, however slowly its answer arrives."""
 _MAX_ANSWER: Final = 64 << 20
 _MAX_NUMBER: Final = 1 << 53
 _MOST_ROWS: Final = 10_000
 _MOST_QUESTIONS: Final = 1000
-"""So many the server gives in one answer."""
+"""Maximum questions in one answer of the server."""
 _MAX_ID: Final = 64
 _ID_CHARACTERS: Final = string.digits + string.ascii_letters + "_-"
 _OTHER_NAME: Final = (62, 64)
-"""How OpenSSL says that a certificate is for another host, or another address."""
+"""OpenSSL's error codes for a certificate of another host or address."""
 _ID: Final = regex(r"[A-Za-z0-9_-]{1,64}")
 _TOKEN: Final = regex(r"[\x21-\x7e]{1,200}")
 _TYPES: Final[Mapping[str, Any]] = {
@@ -62,7 +62,7 @@ _CODES: Final = {401: "NOT_A_PERSON", 403: "ROLE", 404: "SESSION_NOT_FOUND", 409
 
 class RemoteStore:
     database: Final = None
-    """A person of a team has none."""
+    """None: a person of a team has no database."""
 
     def __init__(self, address: str, token: str) -> None:
         """`address`: https://…, or http:// on this machine. Raises TeamError."""
@@ -151,7 +151,7 @@ class RemoteStore:
         return next(iter(self._rows(f"/api/team/sessions/{_part(session_id)}/facts")), {})
 
     def changes(self, session_id: str, *, contents: bool) -> SessionChanges:
-        """What a session changed in its git workspace, as the server reads it. Raises WorkspaceError too."""
+        """Returns what a session changed in its git workspace, as the server reads it. Raises WorkspaceError too."""
         wanted = {"contents": str(contents).lower()}
         try:
             told = self._get(f"/api/team/sessions/{_part(session_id)}/changes", **wanted)
@@ -165,7 +165,7 @@ class RemoteStore:
         return _checked(self._rows("/api/team/runners"), id=str, host=str, pid=int, slots=int, labels=list)
 
     def notify(self, notices: Sequence[tuple[str, str]]) -> None:
-        """Nobody hears it: whoever asks for `live` text is known to watch."""
+        """Does nothing: a client that asks for `live` text is known to watch."""
 
     def live(self, session_id: str, after: int) -> tuple[list[dict[str, Any]], int]:
         """Text that is not recorded, as it came since that many pieces, and how many there are now."""
@@ -321,7 +321,7 @@ class RemoteStore:
         self._ask("POST", "/api/team/groups", json.dumps(body).encode())
 
     def close(self) -> None:
-        """Every request has its own connection."""
+        """Does nothing: every request has its own connection."""
 
     # ---- requests
 

@@ -30,7 +30,7 @@ FAILED: Final = "failed"
 STOPPED: Final = "stopped"
 ENDED: Final = frozenset({FINISHED, FAILED, STOPPED})
 NEXT_MESSAGE: Final = "the next message"
-"""What a parked conversation waits for."""
+"""Shown for a parked conversation that waits for a message."""
 OPEN: Final = "open"
 ANSWERED: Final = "answered"
 WITHDRAWN: Final = "withdrawn"
@@ -38,16 +38,18 @@ EXPIRED: Final = "expired"
 SOMEBODY_ELSE: Final = 1
 """`four_eyes` of a question: no author of the session can approve it."""
 AUTHOR_ONCE: Final = 2
-"""It is below the risk of `approval.four_eyes`: authors of the session may approve this call, and nothing beyond."""
+"""The risk is below that of `approval.four_eyes`: authors of the session may approve this call, but
+nothing beyond it.
+"""
 CONFINED: Final = "confined"
-"""In a session's facts: a person of a team named its model, and a script of theirs lies inside the program."""
+"""Key in a session's facts: a person of a team named its model, so a script of theirs must lie inside the program."""
 EXACT_CALL: Final = "exact"
 """The choice that keeps one call exactly as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewSession:
-    """What is queued. `facts` (where it runs, with what) may hold host paths: only runners and admins read them."""
+    """A session to queue. `facts` (where it runs, with what) may hold host paths: only runners and admins read them."""
 
     facts: Mapping[str, Any]
     input: str
@@ -62,7 +64,7 @@ class NewSession:
     batch: str = ""
     priority: int = 0
     project: str = ""
-    """How the project of the program is called, where the store does not know it yet."""
+    """The name for the program's project if the store does not know it yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +97,9 @@ class StoredSession:
     updated: float
     ended: float
     notice: str = ""
-    """What a person should know of it, a line each: calls that may have run or whose changes are lost, and why its last
-    checkpoint is not at the origin."""
+    """Notices for a person, a line each: calls that may have run or whose changes are lost, and why its last checkpoint
+    is not at the origin.
+    """
 
     @property
     def shown_state(self) -> str:
@@ -144,9 +147,11 @@ class QuestionRow:
     door: str
     answered: float
     same: str
-    """Those of one project with the same key ask for the same call; see `question_key`. Empty: this one is alone."""
+    """Questions of one project with the same key ask for the same call; see `question_key`. Empty if
+    there is no other.
+    """
     program: str = ""
-    """Of its session, as the next two are."""
+    """The program of its session; the next two fields are the session's too."""
     starter: str = ""
     task: str = ""
 
@@ -162,23 +167,23 @@ QUESTION_COLUMNS: Final = ", ".join((*_QUESTION, *map(_IN_SESSION.format, _OF_SE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionFilter:
-    """Which open questions somebody wants to see; what is empty leaves nothing out."""
+    """A filter for open questions; empty fields do not filter."""
 
     mine: bool = False
-    """Of sessions that they started."""
+    """Only of sessions that they started."""
     project: str = ""
-    """Its name."""
+    """The project's name."""
     worker: str = ""
     risk: str = ""
     tool: str = ""
     older_s: float = 0.0
-    """Asked at least so many seconds ago."""
+    """Minimum age in seconds."""
     words: str = ""
     """Each of them stands in what is asked, in the task, or in the name of whoever started it."""
     same: str = ""
-    """With this key."""
+    """Only with this key."""
     after: str = ""
-    """After the question of this id, in the order of the list."""
+    """Only questions after this id, in the order of the list."""
 
 
 ALL_QUESTIONS: Final = QuestionFilter()
@@ -196,7 +201,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """One session in the hands of one runner."""
+    """A session that one runner holds."""
 
     session: StoredSession
     facts: Mapping[str, Any]
@@ -226,7 +231,7 @@ class Append:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionEnding:
-    """How a session ended, for lists and for whoever asked for it."""
+    """How a session ended, for lists and for the person who started it."""
 
     state: str
     result: str = ""
@@ -236,7 +241,7 @@ class SessionEnding:
     anchor: Anchor | None = None
     """The journal's last line."""
     last: Append | None = None
-    """Lines that are not kept yet."""
+    """Lines that are not stored yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +259,7 @@ class RecordedSession:
 
 
 def program_id(root: Path) -> str:
-    """By which sessions name their program: a directory of this machine."""
+    """Returns the id of a program for its sessions: a directory of this machine."""
     return sha256(f"{socket.gethostname()} {root}".encode()).hexdigest()[:16]
 
 
@@ -270,7 +275,7 @@ def to_question(row: Sequence[Any]) -> QuestionRow:
 
 
 def question_title(wire: Mapping[str, Any]) -> str:
-    """What is asked, in one line: the tool, and what it would do."""
+    """Describes a question in one line: the tool, and what it would do."""
     said = str(wire.get("payload") or "").strip().splitlines()
     effects = wire.get("effects") or ()
     if wire.get("type") != "command" and effects:
@@ -280,9 +285,10 @@ def question_title(wire: Mapping[str, Any]) -> str:
 
 
 def question_key(wire: Mapping[str, Any], program: str) -> str:
-    """The same for calls of one project that are the same to whoever approves them: tool, its definition, arguments,
-    worker and targets (all in the fingerprint, where a clone goes by the name of its repository), and what the card
-    shows of them. Empty: a form, or a call of which nobody knows that."""
+    """Returns a key that is equal for calls of one project that are the same to an approver: tool, its definition,
+    arguments, worker and targets (all in the fingerprint, where a clone goes by the name of its repository), and what
+    the card shows of them. Empty for a form, or a call without a fingerprint.
+    """
     if not wire.get("fingerprint") or not wire.get("tool"):
         return ""
     seen = [wire.get(name) for name in ("type", "tool", "fingerprint", "payload", "diff", "risk", "riskReasons")]

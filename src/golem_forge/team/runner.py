@@ -46,7 +46,7 @@ SWEEP_S: Final = 5.0
 DRAIN_S: Final = 60.0
 RULES_S: Final = 0.25
 FULL_REST_S: Final = 5.0
-"""So long a runner takes nothing after its disk was full."""
+"""Seconds that a runner takes no session after its disk was full."""
 COLLECT_AFTER: Final = 16
 COLLECT_S: Final = 1.0
 """Zones hold descriptors until they are collected, and Python may not collect for hundreds of sessions: the runner does
@@ -66,9 +66,9 @@ class RunnerOptions:
     limits: Mapping[str, int] = field(default_factory=dict)
     hold_s: float = 1800.0
     idle_s: float = 0.0
-    """Ends after so long without work; 0: never."""
+    """Seconds without work after which it ends; 0 means never."""
     offers: Mapping[str, Any] = field(default_factory=dict)
-    """What it publishes of itself: digests of trusted programs and of user tools."""
+    """What it publishes about itself: digests of trusted programs and of user tools."""
     metrics: Metrics = field(default_factory=Metrics)
     webhooks: Sequence[Webhook] = ()
     page: str = ""
@@ -115,7 +115,9 @@ class Runner:
         return len(self._runs)
 
     async def run(self) -> None:
-        """Until it is drained, or was idle for long enough. Raises TeamError if the store cannot be used at all."""
+        """Runs until it is drained, or was idle for long enough. Raises TeamError if the store cannot be
+        used at all.
+        """
         self._loop = asyncio.get_running_loop()
         options = self.options
         await asyncio.to_thread(self._register)
@@ -209,7 +211,7 @@ class Runner:
     # ---- taking sessions
 
     def _dispatch(self, parts: RunnerParts) -> DispatchThread | None:
-        """With PostgreSQL: what brings the sessions here, one job each."""
+        """Returns the dispatcher that brings sessions here with PostgreSQL, one job each."""
         if not isinstance(self.store.database, PostgresDatabase):
             return None
         room = asyncio.Semaphore(self.options.slots)
@@ -227,7 +229,7 @@ class Runner:
         return DispatchThread(self.store.database, self.options.labels, self.options.slots, attend)
 
     async def _ring_forgotten(self) -> None:
-        """After a session has left a slot: those that waited behind a limit. At most four times a second."""
+        """Looks for sessions that waited behind a limit after a slot became free; at most four times a second."""
         if not self._slot_is_free:
             return
         rest = self._rang + RULES_S - time.monotonic()
@@ -246,7 +248,7 @@ class Runner:
             complaints.tell("the store cannot be asked", error)
 
     async def _sweep(self) -> None:
-        """What no ring told of, every 5 seconds."""
+        """Checks every 5 seconds for what no notification reported."""
         now = time.monotonic()
         if now < self._next_sweep:
             return
@@ -284,7 +286,9 @@ class Runner:
             pass
 
     async def _claim_one(self, parts: RunnerParts, session_id: str = "") -> asyncio.Task[None] | None:
-        """None: there is nothing to take, or the store is away. A session that is still leaving is left out."""
+        """Claims a session; None if there is none or the store is unavailable. A session that is still leaving is
+        skipped.
+        """
         if self._draining or self._leaving or time.monotonic() < self._rests_until:
             return None
         self._claims += 1
@@ -388,7 +392,7 @@ class Runner:
     # ---- from threads
 
     def _heard_in_thread(self, channel: str, what: str) -> None:
-        """Somebody watches a session."""
+        """Handles the notice that somebody watches a session."""
         assert self._loop is not None
         session_id, _, more = what.partition(" ")
 
@@ -400,7 +404,9 @@ class Runner:
             self._loop.call_soon_threadsafe(tell)
 
     def _ring_in_thread(self, session_id: str) -> None:
-        """Of a session that is not here there is nothing to do: whoever takes it reads what has arrived until then."""
+        """Handles a notice about a session; one that is not here is ignored, because its next runner reads what has
+        arrived.
+        """
         assert self._loop is not None
 
         def tell() -> None:
@@ -471,7 +477,7 @@ class Runner:
 
 
 def _clear_up(place: Path) -> Path:
-    """What processes left that were killed; gives a folder of this one."""
+    """Removes what killed processes left. Returns a folder for this one."""
     remove_abandoned_probes()
     return own_folder(place)
 

@@ -42,7 +42,7 @@ _FIELDS: Final = (
     ("day of the week", 0, 7, _WEEKDAYS),
 )  # fmt: skip
 _MOST_DAYS: Final = 9 * 366
-"""29 February comes at least once in so many."""
+"""29 February occurs at least once in this many days."""
 _WINDOWS: Final = (3600.0, 86400.0, 32 * 86400.0, 367 * 86400.0, _MOST_DAYS * 86400.0)
 
 
@@ -93,7 +93,9 @@ class Cron:
                 return moment
 
     def _next_time(self, after: float) -> float:
-        """Where clocks skip midnight, a time of one day is a moment of the next: so days beside are looked at too."""
+        """Returns the next time. Adjacent days are checked too: where clocks skip midnight, a time of one day falls on
+        the next.
+        """
         first = datetime.fromtimestamp(after, self._zone).date() - timedelta(days=1)
         found: float | None = None
         number = 0
@@ -165,9 +167,9 @@ def read_zone(name: str) -> tzinfo:
 class NewSchedule:
     cron: str
     session: NewSession
-    """What is queued at every tick."""
+    """The session that is queued at every tick."""
     name: str = ""
-    """Empty: one is made up."""
+    """If empty, a name is generated."""
     timezone: str = "UTC"
     by_role: bool = False
     """A person of the team added it: it starts nothing once they may not start sessions any more."""
@@ -175,7 +177,7 @@ class NewSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """Without what may hold host paths."""
+    """A schedule without fields that may hold host paths."""
 
     id: str
     name: str
@@ -183,20 +185,20 @@ class Schedule:
     timezone: str
     person: str
     by_role: int
-    """1: a person of the team added it."""
+    """1 if a person of the team added it."""
     title: str
     worker: str
     label: str
     program: str
     created: float
     last_tick: float
-    """0: none yet."""
+    """0 if there was none yet."""
     next_tick: float
     last_session: str
     note: str
-    """What a person should know of the last tick."""
+    """A notice about the last tick."""
     last_state: str
-    """Of the last session; empty: there was none, or it was pruned."""
+    """The state of the last session; empty if there was none, or it was pruned."""
 
 
 _COLUMNS: Final = (
@@ -225,7 +227,7 @@ class Schedules:
         self._redact = redact
 
     def add(self, new: NewSchedule) -> str:
-        """Gives its name. Raises TeamError."""
+        """Adds a schedule and returns its name. Raises TeamError."""
         name = new.name or new_id()[:8]
         if _NAME.fullmatch(name) is None:
             raise TeamError(
@@ -271,7 +273,7 @@ class Schedules:
         return name
 
     def all(self) -> list[Schedule]:
-        """By name."""
+        """Returns the schedules, sorted by name."""
         rows = self.database.read(f"SELECT {_SELECTED} FROM schedules ORDER BY name")
         return [_to_schedule(row) for row in rows]
 
@@ -344,7 +346,7 @@ class Schedules:
         return f"schedule {schedule.name} {said}" if said else ""
 
     def _problem(self, connection: StoreConnection, schedule: Schedule) -> str:
-        """Why nothing is to start now; empty: it may."""
+        """Returns why nothing may start now; empty if it may."""
         if schedule.last_state and schedule.last_state not in ENDED:
             return f"session {schedule.last_session[:12]} of an earlier tick has not ended"
         if schedule.by_role and role_in(connection, schedule.person, schedule.program) not in MAY_START:
@@ -356,7 +358,7 @@ class Schedules:
         return ""
 
     def _note(self, connection: StoreConnection, schedule: Schedule, said: str) -> str:
-        """Gives it the first time only."""
+        """Stores a note. Returns it only if it is new."""
         if schedule.note == said:
             return ""
         connection.execute("UPDATE schedules SET note = :note WHERE id = :id", {"note": said, "id": schedule.id})
@@ -368,5 +370,5 @@ def no_schedule(name: str) -> TeamError:
 
 
 def moment(seconds: float, timezone: str = "UTC") -> str:
-    """`2026-03-01 07:00 UTC`"""
+    """Formats a time: `2026-03-01 07:00 UTC`."""
     return datetime.fromtimestamp(seconds, read_zone(timezone)).strftime("%Y-%m-%d %H:%M %Z")

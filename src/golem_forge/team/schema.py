@@ -194,7 +194,7 @@ _PRUNING: Final = "pruning"
 RUNNER: Final = "runner"
 PAGE: Final = "page"
 OWNER: Final = "owner"
-"""With RUNNER and PAGE: the kinds of a role of PostgreSQL."""
+"""With RUNNER and PAGE: the kinds of a PostgreSQL role."""
 _ALL_RIGHTS: Final = "SELECT, INSERT, UPDATE, DELETE"
 _KEPT: Final = {
     **dict.fromkeys(("sessions", "questions"), "SELECT, INSERT, UPDATE"),
@@ -214,11 +214,12 @@ _RIGHTS: Final = {
         **dict.fromkeys((*_APPEND_ONLY, "meta", "pruned", "runners", "spent"), "SELECT"),
     },
 }
-"""By kind: what it may do with a table, where that is not everything. A runner adds to journals; a rule that it adds is
-what an admin answered to its question; the owner and the admins decide about people. The page records no call. Neither
-deletes a session, nor changes what somebody said to it, nor what the audit says."""
+"""Rights of each kind of role on a table, if not all. A runner adds to journals; a rule that it adds is what an admin
+answered to its question; the owner and the admins decide about people. The page records no call. Neither deletes a
+session, nor changes what somebody said to it, nor what the audit says.
+"""
 _GRANTED: Final = {RUNNER: "runner role ", PAGE: "page role "}
-"""In `meta`, before the name of a role that was granted these rights: `upgrade` grants them for new tables."""
+"""Prefix in `meta` of the name of a role that was granted these rights; `upgrade` grants them for new tables."""
 
 
 def _statements(database: Database) -> Iterator[str]:
@@ -285,7 +286,7 @@ def _add_audit(connection: StoreConnection, database: Database) -> None:
 
 
 def _add_inbox(connection: StoreConnection, database: Database) -> None:
-    """What an inbox of many is filtered by. Questions that are open by now are alike to no other."""
+    """Adds the columns by which an inbox is filtered. Questions that are already open match no other."""
     for statement in _INBOX_TABLES.split(";"):
         connection.execute(statement)
     for id, wire in connection.execute("SELECT id, wire FROM questions WHERE state = 'open'").fetchall():
@@ -310,13 +311,13 @@ _STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (
     _add_quotas,
     _add_secrets,
 )
-"""What leads from each version to the next one; the first begins at version 1, the tables above."""
+"""The migrations from each version to the next; the first begins at version 1, the tables above."""
 _DROPPED: Final = frozenset({"refusals"})
 SCHEMA_VERSION: Final = 1 + len(_STEPS)
 
 
 def version_of(connection: StoreConnection, database: Database) -> int:
-    """0: there are no tables."""
+    """Returns the schema version; 0 if there are no tables."""
     if database.kind == SQLITE:
         there = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'meta'").fetchone()
     else:
@@ -418,7 +419,9 @@ def describe_server(database: Database) -> tuple[str, list[str]]:
 
 
 def require_owner(database: Database) -> None:
-    """Before sessions are deleted. Raises TeamError for another role: it may see nothing to delete, and say so."""
+    """Checks the role before sessions are deleted. Raises TeamError for another role, which might see nothing to delete
+    and report success.
+    """
     name, kind = own_role(database)
     if name and kind != OWNER:
         raise TeamError(
@@ -429,7 +432,7 @@ def require_owner(database: Database) -> None:
 
 
 def require_runner(database: Database) -> None:
-    """Before a runner starts. Raises TeamError for a role that lacks a right which its work needs."""
+    """Checks the role before a runner starts. Raises TeamError if it lacks a right that its work needs."""
     needed = (
         f"('{table}', '{right}')"
         for table in _TABLE_NAMES.findall(_TABLES + _PROJECT_TABLES + _AUDIT_TABLES + _QUOTA_TABLES + _SECRET_TABLES)

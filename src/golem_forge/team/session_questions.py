@@ -81,17 +81,17 @@ class SessionQuestions:
 
     @property
     def title(self) -> str:
-        """What lists say that the session waits for."""
+        """What lists show that the session waits for."""
         first = next(iter(self.open.values()), {})
         more = f" and {len(self.open) - 1} more" if len(self.open) > 1 else ""
         return shorten(question_title(first), 100) + more
 
     def close(self) -> None:
-        """The session has left."""
+        """Marks that the session has left this runner."""
         self._is_closed = True
 
     def deny_all(self, reason: str) -> None:
-        """Nobody answered in time."""
+        """Denies all open questions because nobody answered in time."""
         assert self.runtime is not None
         for question_id in list(self.open):
             self.runtime.ui.withdraw_approval(question_id, approved=False, by=TIMEOUT, reason=reason)
@@ -154,8 +154,9 @@ class SessionQuestions:
                 self.tasks.start(self._ask_again(row.id))
 
     def answer_form(self, answer: Mapping[str, Any], by: str, door: str) -> str:
-        """From a terminal or page of this machine, past the store: it may hold a secret. Gives why it does not count;
-        empty: it does."""
+        """Takes an answer from a terminal or page of this machine, past the store, because it may hold a secret.
+        Returns why it does not count; empty if it does.
+        """
         question_id, runtime = str(answer.get("requestId")), self.runtime
         if runtime is None or question_id not in self.open or self._is_closed:
             return "this is no longer asked"

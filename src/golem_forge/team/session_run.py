@@ -66,16 +66,16 @@ from golem_forge.toolsets.exec.sessions import ExecSessions
 UI_NAME: Final = "store"
 LOOK_S: Final = 1.0
 SETTLE_S: Final = 0.3
-"""So long nothing changes before a session parks: an answer that comes at once finds it still here."""
+"""Seconds without a change before a session parks, so that a quick answer still finds it here."""
 FULL_DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 CALLS_END_S: Final = 60.0
-"""So long calls that run may go on when the disk is full."""
+"""Seconds that running calls may go on when the disk is full."""
 _NOT_FOUR_EYES: Final = (
     "approval.four_eyes asks for a second person's answer, and approve_all would answer everything beforehand. Start "
     "the session with another --approval."
 )
 MAY_HAVE_RUN_NOTICE: Final = "A runner ended in the middle of these calls, so they may have run:"
-"""So begins the line of a session's notice that stays, as that of LOST does."""
+"""The start of a notice line that stays, like LOST."""
 _MOST_NAMED: Final = 20
 _LOGGED: Final = 500
 ANSWER_DROPPED: Final = "ANSWER_DROPPED"
@@ -94,16 +94,16 @@ class RunnerParts:
     leases: LeaseKeeper
     home: Path
     copies: Path
-    """Where copies of the journals lie while their sessions run here."""
+    """The folder of journal copies while their sessions run here."""
     hold_s: float
     rules: StoreRules | None = None
-    """Those of the store; without, the account's own alone."""
+    """The rules of the store; None means the account's own only."""
     on_delta: Callable[[str, Event], None] | None = None
     """Given what is not recorded (text as it comes), for UIs that are attached elsewhere."""
 
 
 class Phase(Enum):
-    """Where a session stands in its runner."""
+    """The state of a session in its runner."""
 
     OPENING = "opening"
     """Its journal is read and its worker starts. What arrives waits until the journal said what was."""
@@ -116,7 +116,7 @@ class Phase(Enum):
     ENDING = "ending"
     """Its end is being recorded: it is not handed over any more."""
     LEFT = "left"
-    """It is parked, given back or lost: nothing more of it is recorded here, while this process puts its parts away."""
+    """It is parked, given back or lost: nothing more of it is recorded here, while this process cleans up."""
 
 
 _NEXT: Final[Mapping[Phase, frozenset[Phase]]] = {
@@ -274,7 +274,7 @@ class SessionRun:
             detach()
 
     async def _open_secrets(self) -> None:
-        """Those of the session's project, for its tasks and those that they start."""
+        """Decrypts the secrets of the session's project for its tasks and those that they start."""
         program, home = self.lease.session.program, self._parts.home
         try:
             opened, closed = await asyncio.to_thread(self._store.secrets.opened, program, home)
@@ -288,7 +288,7 @@ class SessionRun:
         PROJECT_SECRETS.set(opened)
 
     def _open_journals(self, directory: str) -> tuple[StoredJournals, bool]:
-        """In a thread. Also whether this machine has the directory of the program."""
+        """Opens the journals, and tells whether this machine has the program's directory; runs in a thread."""
         parts, lease = self._parts, self.lease
         self._journals = journals = StoredJournals(
             self._store,
@@ -388,7 +388,7 @@ class SessionRun:
         return result
 
     async def _park(self, waits_for: str) -> bool:
-        """True: the session waits in the store, and nothing more of it is recorded here."""
+        """Parks the session. Returns True if it waits in the store, and nothing more of it is recorded here."""
         journal, runtime = self._journals.journal if self._journals is not None else None, self._runtime
         assert journal is not None
         assert runtime is not None
@@ -418,7 +418,7 @@ class SessionRun:
         return True
 
     async def _tell_dropped(self, runtime: WorkerRuntime, dropped: Sequence[QuestionRow]) -> None:
-        """Of answers that came when the runner before this one did not listen any more: their calls did not run."""
+        """Reports answers that came after the previous runner had stopped: their calls did not run."""
         for row in dropped[:_MOST_NAMED]:
             did = "answered" if row.kind != "approval" else "approved" if row.answer.get("approved") else "denied"
             who = (
@@ -459,7 +459,9 @@ class SessionRun:
         return True
 
     async def _checkpoint(self) -> None:
-        """After every turn, and before the session leaves this runner: from here another machine can go on."""
+        """Makes a checkpoint after every turn and before the session leaves this runner, so that another machine can
+        continue.
+        """
         journal = self._journals.journal if self._journals is not None else None
         if self._workspace is None or journal is None or self._is_gone():
             return
@@ -478,7 +480,7 @@ class SessionRun:
         self._checkpoint_seq = journal.seq if made.pushed else -1
 
     async def _tell_checkpoint(self, notice: str, *, again: bool = False) -> None:
-        """What is wrong with the last one: in the journal, and in `forge ps` until it is over."""
+        """Reports a problem of the last checkpoint in the journal, and in `forge ps` until it is solved."""
         if (notice == self._checkpoint_notice and not again) or self._is_gone():
             return
         told, self._checkpoint_notice = self._checkpoint_notice, notice
@@ -526,7 +528,7 @@ class SessionRun:
             await task
 
     def drain(self) -> None:
-        """No call starts any more; those that run may end."""
+        """Lets no further call start; running ones may end."""
         journal = self._journals.journal if self._journals is not None else None
         if journal is not None and journal.admits is None:
             journal.admits = asyncio.Event()
@@ -587,7 +589,7 @@ class SessionRun:
             self._loop.call_soon_threadsafe(self._let_go)
 
     def lose(self, why: str) -> None:
-        """On the loop: another runner has the session, or the time is up."""
+        """Called on the loop when another runner has the session, or the lease has expired."""
         self.lost = self.lost or why
         self._let_go()
 
@@ -663,7 +665,7 @@ class SessionRun:
     # ---- what arrives
 
     def ring(self, *, stop: bool = False, arrivals: int = 0) -> None:
-        """On the loop: the store has news of this session."""
+        """Called on the loop when the store has news of this session."""
         if stop and not self._stop_asked:
             self._stop_asked = True
             self._signal.interrupt(STOPPED_BY_PERSON)
@@ -699,7 +701,9 @@ class SessionRun:
             return True
 
     def _interrupt(self, arrival: Arrival) -> None:
-        """Once: the journal says which were taken up, so that one of yesterday does not interrupt a woken session."""
+        """Handles an interrupt once: the journal records handled ones, so that an old one does not interrupt a woken
+        session.
+        """
         journals, runtime = self._journals, self._runtime
         if journals is None or arrival.number <= journals.last_interrupt:
             return
@@ -713,7 +717,9 @@ class SessionRun:
             self._interrupt_due = arrival.number
 
     def _port_command(self, arrival: Arrival) -> None:
-        """Once, like an interrupt: a link of yesterday is not made again. What it says is an event of the session."""
+        """Handles a port command once, like an interrupt: an old link is not made again. Its output is an event of the
+        session.
+        """
         journals, runtime, text = self._journals, self._runtime, str(arrival.data.get("text", ""))
         if journals is None or runtime is None or arrival.number <= journals.last_port_command:
             return
@@ -753,7 +759,7 @@ def _state_after(result: RunResult | None) -> str:
 
 
 def _not_here(directory: str, label: str) -> str:
-    """Viewers read this: no host path is in it."""
+    """Returns the error text without a host path, because viewers read it."""
     whom = f"a runner that takes the label {label!r}" if label else "this runner"
     name, host = Path(directory).name, socket.gethostname()
     return (

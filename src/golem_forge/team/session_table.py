@@ -60,13 +60,13 @@ class RunnerTable:
             connection.execute("DELETE FROM runners WHERE id = :id", {"id": runner})
 
     def drain(self, runner: str, draining: bool = True) -> None:
-        """Nobody shall count on this runner for new sessions; or again, with `draining` False."""
+        """Marks that this runner takes no new sessions; `draining` False undoes that."""
         with self._database.transaction() as connection:
             values = {"id": runner, "draining": int(draining)}
             connection.execute("UPDATE runners SET draining = :draining WHERE id = :id", values)
 
     def seen(self) -> list[dict[str, Any]]:
-        """Those that were seen lately."""
+        """Returns the runners that were seen lately."""
         rows = self._database.read(
             f"SELECT id, host, pid, slots, labels, version, offers, draining, @now - seen FROM runners "
             f"WHERE seen > @now - {RUNNER_GONE_S} ORDER BY started"
@@ -76,7 +76,7 @@ class RunnerTable:
         return [each | {"labels": json.loads(each["labels"]), "offers": json.loads(each["offers"])} for each in found]
 
     def busy_slots(self) -> dict[str, int]:
-        """By runner: how many sessions it holds."""
+        """Returns how many sessions each runner holds."""
         rows = self._database.read(
             "SELECT runner, count(*) FROM sessions WHERE state IN ('running', 'waiting') AND runner <> '' "
             "GROUP BY runner"
@@ -85,7 +85,7 @@ class RunnerTable:
 
 
 _MAX_WORDS: Final = 8 << 20
-"""Of what somebody says to a session, as JSON."""
+"""Maximum size of a message to a session, as JSON."""
 
 
 class SessionTable:
@@ -166,7 +166,7 @@ class SessionTable:
         )
 
     def tell(self, connection: StoreConnection, fact: SessionFact) -> None:
-        """The webhooks, if there are any."""
+        """Adds a fact to the webhooks' outbox, if there is one."""
         if self.outbox is not None:
             self.outbox.tell(connection, fact)
 

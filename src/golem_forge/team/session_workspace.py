@@ -51,9 +51,9 @@ from golem_forge.team.workspace import (
 )
 
 NO_WORKSPACE: Final = Workspace(git="")
-"""Said for one session: it works in the directory itself, whatever the program names."""
+"""Set for a session that works in the directory itself, whatever the program names."""
 LOST: Final = "Changes to files were lost with the machine that ran these calls:"
-"""So begins the first line of a session's notice that stays."""
+"""The start of the first notice line, which stays."""
 WORKSPACE: Final = "workspace"
 """The journal's record of the clone that the calls from here on work in."""
 _RAN: Final = frozenset({"started", "begun"})
@@ -62,7 +62,7 @@ _MOST_NAMED: Final = 20
 _MOST_LEFT_OUT: Final = 3
 _CLONE_ID: Final = "id"
 _OLD_CLONES_S: Final = 60.0
-"""So long a runner that starts puts old clones away."""
+"""Time limit for a starting runner to remove old clones."""
 _ZONE: Final = regex(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 
 
@@ -71,8 +71,9 @@ def workspaces_folder(home: Path) -> Path:
 
 
 def workspace_facts(plan: SessionPlan, given: Workspace | None = None) -> dict[str, str] | None:
-    """What a new session is queued with: the repository that somebody named for it, else the one of the program's
-    `workspace`, and the zone that becomes the clone; None: it works in the directory. Raises ConfigError."""
+    """Returns the workspace with which a new session is queued: the given repository, else that of the program's
+    `workspace`, and the zone that becomes the clone; None if it works in the directory. Raises ConfigError.
+    """
     said = plan.program.workspace
     if given is None and said.is_withheld:
         raise ConfigError(
@@ -88,7 +89,7 @@ def workspace_facts(plan: SessionPlan, given: Workspace | None = None) -> dict[s
 
 
 def _clone_zone(worker: Worker) -> str:
-    """The one in which relative paths begin."""
+    """Returns the zone in which relative paths begin. Raises ConfigError."""
     if is_built_in(worker):
         return "workspace"
     sandbox = worker.sandbox
@@ -153,14 +154,14 @@ class SessionWorkspace:
         remove_tree(os.fspath(self.place))
 
     def remove_if_kept(self) -> None:
-        """Of a session that has ended: the clone goes once the origin has all of its files."""
+        """Removes the clone of an ended session once the origin has all of its files."""
         self.clone = open_clone(self._workspace, self.place, self._id)
         if self.clone is None or self.checkpoint("").pushed:
             self.remove()
 
     @property
     def lost_note(self) -> str:
-        """What model and person are told; empty: nothing is lost."""
+        """The text about lost changes for model and person; empty if nothing is lost."""
         if not self.lost:
             return ""
         return (
@@ -170,7 +171,7 @@ class SessionWorkspace:
 
     @property
     def lost_notice(self) -> str:
-        """The same for lists, for as long as there is the session."""
+        """The same for lists, as long as the session exists."""
         return f"{LOST} {self._lost_calls}." if self.lost else ""
 
     @property
@@ -180,7 +181,7 @@ class SessionWorkspace:
 
 
 def checkpoint_notice(made: Checkpoint) -> str:
-    """What a person should know of a checkpoint; empty: all files are in it, and the origin has it."""
+    """Returns a notice about a checkpoint; empty if it has all files and the origin has it."""
     said = []
     if made.problem:
         said.append(
@@ -237,8 +238,9 @@ def _workspace_of(facts: Mapping[str, Any]) -> Workspace:
 
 
 def remove_old_clones(store: Store, home: Path) -> None:
-    """Of sessions that have ended, once the origin has all of their files, and of those that were pruned. A clone of a
-    session that this store does not know is left alone: it may be another store's."""
+    """Removes clones of ended sessions once the origin has all of their files, and of pruned ones. A clone of a session
+    that this store does not know is left alone: it may be another store's.
+    """
     folder, until = workspaces_folder(home), time.monotonic() + _OLD_CLONES_S
     try:
         names = sorted(os.listdir(folder))
@@ -255,8 +257,9 @@ def remove_old_clones(store: Store, home: Path) -> None:
 
 
 def delete_refs(ended: Mapping[str, Mapping[str, Any]], home: Path) -> Iterator[tuple[str, str]]:
-    """Of sessions that are to be pruned (id → facts), the refs at their origins and the clones of this machine. Gives
-    each session whose ref stays, and why."""
+    """Deletes the refs at the origins and the local clones of sessions that are to be pruned (id → facts). Yields each
+    session whose ref stays, and why.
+    """
     origins: dict[tuple[str, str], list[str]] = {}
     for session_id, facts in ended.items():
         if workspace := facts.get("workspace"):
@@ -285,7 +288,7 @@ def _clone_id(place: Path) -> str:
 
 
 class _Past(NamedTuple):
-    """What the journal says of the workspace so far."""
+    """What the journal says about the workspace so far."""
 
     ran: list[str]
     """All calls that may have changed something."""
@@ -319,7 +322,7 @@ def _read_past(records: Iterable[Mapping[str, Any]]) -> _Past:
 
 
 def name_call(tool: object, args: object) -> str:
-    """`write_file /work/a.txt`"""
+    """Names a call: `write_file /work/a.txt`."""
     path = args.get("path") or args.get("cmd") if isinstance(args, Mapping) else ""
     tool = display_name(str(tool or ""))
     return f"{tool} {shorten(display_name(str(path)), 80)}" if isinstance(path, str) and path else tool

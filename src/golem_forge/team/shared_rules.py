@@ -40,8 +40,9 @@ class StoreRules:
         """Those that sessions of this runner made and that are not written yet."""
 
     def content(self, project: str) -> RuleFile:
-        """What counts in a project; the same object while nothing changed. Raises RulesUnusable while a rule cannot be
-        read."""
+        """Returns the rules that count in a project; the same object while nothing changed. Raises RulesUnusable while
+        a rule cannot be read.
+        """
         if self._problem is not None:
             raise self._problem
         with self._lock:
@@ -51,11 +52,13 @@ class StoreRules:
             return self._files[project]
 
     def scope(self, author: str, project: str) -> str:
-        """Where a rule of this author counts: empty, or in the project of the session that it came from."""
+        """Returns where a rule of this author counts: empty for everywhere, or the project of its session."""
         return "" if self._admins is None or author in self._admins else project
 
     def refresh(self) -> None:
-        """In a thread. Raises StoreUnavailable; then what was read last counts, and nothing new can be recorded."""
+        """Reads the rules again, in a thread. Raises StoreUnavailable; then the last ones count, and nothing new can be
+        recorded.
+        """
         rows, people = self._store.accounts.rules(), self._store.accounts.people()
         try:
             read = {(each["id"], each["project"]): _rule(each["rule"], each["person"]) for each in rows}
@@ -70,13 +73,13 @@ class StoreRules:
             self._problem = None
 
     def add(self, rule: Rule, project: str) -> None:
-        """Counts here at once."""
+        """Adds a rule that counts here immediately."""
         with self._lock:
             self._pending[rule.id, project] = rule
             self._rules, self._files = {**self._rules, (rule.id, project): rule}, {}
 
     def settle(self, rule: Rule, project: str) -> None:
-        """It is written, or never will be: from now on what the store says counts."""
+        """Called when a rule is written, or never will be; from then on the store's content counts."""
         with self._lock:
             self._pending.pop((rule.id, project), None)
 
@@ -105,18 +108,18 @@ class SessionRules:
             journal.writer.add_rule(kept.to_yaml(), author, project)
 
     def _settle(self, count: int) -> None:
-        """Called by the commit thread."""
+        """Settles written rules; called by the commit thread."""
         for _ in range(count):
             self._rules.settle(*self._unwritten.popleft())
 
 
 def _rule(written: dict[str, object], author: str) -> Rule:
-    """Raises ConfigError."""
+    """Reads a stored rule. Raises ConfigError."""
     return make_rule(dict(written), RuleOrigin.REMEMBERED, file=f"the store's rules, by {one_line(author) or 'nobody'}")
 
 
 def rule_in_words(written: Mapping[str, object]) -> str:
-    """For a person. One that this version cannot read is shown as it is."""
+    """Describes a rule for a person. One that this version cannot read is shown as JSON."""
     try:
         rule = _rule(dict(written), "")
     except ConfigError:

@@ -93,11 +93,11 @@ class Store:
         return store
 
     def without_secrets(self, text: str) -> str:
-        """As a journal keeps it: without the secrets that this process knows."""
+        """Redacts the secrets that this process knows, as for a journal."""
         return known_secrets(self.home).redact_secrets(text) if self.home is not None else text
 
     def use_webhooks(self, outbox: Outbox) -> None:
-        """What happens to sessions is told there from now on."""
+        """Reports session events to the webhooks from now on."""
         self._sessions.outbox = outbox
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class Store:
         limit: int = 1000,
         programs: Collection[str] | None = None,
     ) -> list[StoredSession]:
-        """The newest first. `programs`: only of these."""
+        """Returns sessions, newest first. `programs`: only of these."""
         wanted, values = bound("state", states)
         where = f"state IN ({wanted})" if wanted else "1 = 1"
         among, more = of_programs(programs)
@@ -165,12 +165,12 @@ class Store:
         return [to_session(row) for row in rows]
 
     def get(self, session_id: str) -> StoredSession | None:
-        """By its whole id."""
+        """Returns a session by its complete id."""
         row = self.database.read_one(f"SELECT {SESSION_COLUMNS} FROM sessions WHERE id = :id", {"id": session_id})
         return None if row is None else to_session(row)
 
     def find(self, reference: str, programs: Collection[str] | None = None) -> StoredSession:
-        """By its id or the beginning of it. `programs`: only of these. Raises TeamError."""
+        """Returns a session by its id or the beginning of it. `programs`: only of these. Raises TeamError."""
         found = self.sessions(prefix=reference, limit=2, programs=programs) if reference else []
         exact = [row for row in found if row.id == reference]
         if len(found) > 1 and not exact:
@@ -183,7 +183,7 @@ class Store:
         return (exact or found)[0]
 
     def _pruned(self, reference: str) -> str:
-        """What is still known of a session that was deleted after its time."""
+        """Describes what is still known of a session that was deleted after its retention."""
         if len(reference) < _LEAST_PREFIX:
             return ""
         row = self.database.read_one(
@@ -287,7 +287,9 @@ class Store:
         return len(rows)
 
     def renew(self, runner: str, held: Mapping[str, int]) -> dict[str, tuple[bool, int]]:
-        """Of the sessions (id → epoch) those that are still held: id → (whether to stop, number of arrivals)."""
+        """Renews the leases of sessions (id → epoch). Returns those that are still held: id → (whether to stop, number
+        of arrivals).
+        """
         found = {}
         with self.database.transaction() as connection:
             connection.execute("UPDATE runners SET seen = @now WHERE id = :runner", {"runner": runner})
@@ -302,8 +304,9 @@ class Store:
         return found
 
     def shorten_leases(self) -> None:
-        """After the database's clock was set back: a lease that seems to last for an hour lasts as long as any other
-        from now on. Who lives renews it; who died is succeeded in time."""
+        """Shortens leases after the database's clock was set back, since they would seem to last much longer. A live
+        runner renews its lease; a dead one is replaced in time.
+        """
         values = {"longest": LEASE_S}
         late = self.database.read_one("SELECT 1 FROM runners WHERE seen > @now + :longest LIMIT 1", values)
         if late is None:
