@@ -42,7 +42,7 @@ class EventField(NamedTuple):
 
 
 class AllowedValues(NamedTuple):
-    """The values that a field accepts."""
+    """What a field may hold."""
 
     passes: frozenset[Any]
     """Types, and the words of a closed set: whose exact type or whose text is here needs no second look."""
@@ -84,10 +84,9 @@ def emit_default(make: Callable[[], Any]) -> Any:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class EventData:
-    """The data of an event. Subclasses list fields and give their wire name as `type=`.
+    """What one event says. Subclasses list fields and give their wire name as `type=`.
 
-    A program's own event may leave `type` out: its wire name is then the class name with a lower first letter.
-    """
+    An event of somebody else may leave it out: its class name is the wire name, first letter lowered."""
 
     TYPE: ClassVar[str]
     FIELDS: ClassVar[tuple[EventField, ...]]
@@ -100,11 +99,11 @@ class EventData:
     RECORDED: ClassVar[bool]
     """Whether the journal keeps it. The others carry the number of the last recorded event."""
     ACTION: ClassVar[bool]
-    """Whether a UI sends it to the runtime."""
+    """Whether it goes from a UI to the runtime."""
     MEMBERS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """Attribute → the members an object there must have, with their annotations."""
     ALLOWED: ClassVar[Mapping[str, AllowedValues] | None] = None
-    """Accepted values by wire name; computed when the first event of the type is emitted."""
+    """By wire name; worked out when the first one is emitted."""
 
     def __init_subclass__(cls, *, type: str = "", recorded: bool = True, action: bool = False) -> None:
         names = inspect.get_annotations(cls)
@@ -210,9 +209,8 @@ def wire_type_name(name: str) -> str:
 
 
 def complete_fields(kind: type[EventData], data: Mapping[str, Any] | object) -> dict[str, Any]:
-    """Returns the fields by wire name, with defaults filled in. Raises ValueError for unknown, repeated or missing
-    fields and TypeError for data that is no mapping.
-    """
+    """What an emitter wrote, by wire names and with nothing left out. ValueError: unknown, given twice or missing.
+    TypeError: no mapping."""
     if not isinstance(data, Mapping):
         shape = ", ".join(field.wire for field in kind.FIELDS if field.wire in kind.REQUIRED - kind.FILLED.keys())
         raise TypeError(
@@ -235,9 +233,7 @@ def complete_fields(kind: type[EventData], data: Mapping[str, Any] | object) -> 
 
 
 def check_fields(kind: type[EventData], data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Completes the fields as `complete_fields` does, and raises ValueError for a value that its field
-    does not accept.
-    """
+    """As `emitted`, and refuses (ValueError) a value that its field cannot hold."""
     wire = complete_fields(kind, data)
     allowed = allowed_values(kind)
     for name, value in wire.items():
@@ -263,7 +259,7 @@ class SessionStarted(EventData, type="sessionStarted"):
     mode: str
     approval_mode: str
     zones: list[Json]
-    """The zones, each as `{name, mode}`."""
+    """`{name, mode}` each."""
     resumed: bool
 
 
@@ -288,7 +284,7 @@ class StatusEvent(EventData, type="status"):
     message: str
     code: str | None = None
     mode: str | None = None
-    """With the code APPROVAL_MODE: the new approval mode."""
+    """With the code APPROVAL_MODE: the approval mode from now on."""
 
 
 class ToolStarted(EventData, type="toolStarted"):
@@ -366,7 +362,7 @@ class ApprovalRequired(EventData, type="approvalRequired"):
     payload: Any = emit_default(str)
     effects: list[Any] = emit_default(list)
     risk: Literal["low", "medium", "high", "critical"] = emit_default(lambda: "high")
-    """Defaults to high, for an emitter that does not know the risk."""
+    """Left out: of what nothing is known."""
     risk_reasons: list[str] = emit_default(list)
     why: Any = emit_default(str)
     choices: list[Json] = emit_default(list)
@@ -377,7 +373,7 @@ class ApprovalRequired(EventData, type="approvalRequired"):
     waiting: int = emit_default(lambda: 1)
     warnings: list[str] = emit_default(list)
     worker_path: list[Json] = emit_default(list)
-    """The workers on the path, root first, each as `{id, name, depth, task}`."""
+    """`{id, name, depth, task}` each, root first."""
     tool_call_id: str | None = None
     diff: str | None = None
     segments: list[Any] | None = None
@@ -408,7 +404,7 @@ class FormRequired(EventData, type="formRequired"):
     worker_path: list[Json] = emit_default(list)
     url: str | None = None
     accept: str | None = None
-    """For a form without fields: what accepting means. The form is then a choice of two."""
+    """Of a form without fields: what accepting means, in words; it is a choice of two then."""
     decline: str | None = None
 
 
@@ -446,29 +442,29 @@ class DiffContent(EventData, type="diffContent"):
 
 
 class FilesChanged(EventData, type="filesChanged"):
-    """The files that a call changed in the zones; the session's change log has all details."""
+    """What a call changed in the zones; the whole is in the session's change log."""
 
     call_id: str
     tool: str
     turn: int
-    """The number of the person's message that it belongs to; 0 if the person called the tool."""
+    """Which message of the person it belongs to; 0: none, the person called the tool."""
     files: list[Json]
     """`{path, verb, added?, removed?, selected}` each, 200 at most; `selected`: undo takes it back by itself."""
     count: int
-    """The number of changed files."""
+    """How many there are."""
     added: int
     removed: int
     log_hash: str
     """The hash of its line in the change log."""
     undoes: list[str] | None = None
-    """The calls that this one undid."""
+    """The calls that this one took back."""
     problem: str | None = None
     """Why some changes may be missing."""
 
 
 class HookRan(EventData, type="hookRan"):
     hook: str
-    """The hook's name."""
+    """Its name."""
     on: str
     """The point: `before_call`, `after_call`, `session_start`, …"""
     status: Literal["ok", "said", "failed"]
@@ -476,11 +472,11 @@ class HookRan(EventData, type="hookRan"):
     tool_call_id: str | None = None
     exit_code: int | None = None
     line: str | None = None
-    """The line for the person; None if there is none."""
+    """What the person should read of it; None: nothing."""
     verdict: str | None = None
     reason: str | None = None
     told: str | None = None
-    """The hook's text for the model."""
+    """What it told the model."""
 
 
 class Reviewed(EventData, type="reviewed"):
@@ -495,13 +491,13 @@ class Rewound(EventData, type="rewound"):
     """The person went back to an earlier message of theirs."""
 
     turn: int
-    """The number of the message, counted from 1, that is back in the input line."""
+    """Which of their messages, counted from 1; it stands in the input line again."""
     message: str
-    """The beginning of that message."""
+    """Its beginning."""
     conversation: bool
-    """Whether the history now ends before that message."""
+    """Whether the history ends before it now."""
     files: bool
-    """Whether the file changes since then were undone."""
+    """Whether what was changed since was undone."""
 
 
 class PlanUpdated(EventData, type="planUpdated"):
@@ -528,7 +524,7 @@ class UsageUpdated(EventData, type="usageUpdated"):
     output: int
     cached: int
     cost: float | None
-    """None if the price of the model is unknown."""
+    """None where the price of the model is not known."""
     session: Json
     worker: Json | None = None
     """The sums of this worker and those below it; `session` those of everybody."""
@@ -562,7 +558,7 @@ class WallsReport(EventData, type="wallsReport"):
     cause: str | None = None
     fix: str | None = None
     exits: list[str] | None = None
-    """Openings in the walls from the person's own config: `device nvidia`, `socket /run/docker.sock`."""
+    """What the person's own config opens in these walls: `device nvidia`, `socket /run/docker.sock`."""
 
 
 class ServiceReached(EventData, type="serviceReached"):
@@ -570,7 +566,7 @@ class ServiceReached(EventData, type="serviceReached"):
 
     tool_call_id: str
     target: str
-    """The service, e.g. `localhost:5432`."""
+    """`localhost:5432`"""
     last: bool | None = None
     """Further connections of this call are not written down."""
 
@@ -599,7 +595,7 @@ class RunResultEvent(EventData, type="runResult"):
     error: str | None = None
     """Why there is no answer, as standard error says it."""
     warning: str | None = None
-    """A warning about the answer, as printed on standard error."""
+    """What is odd about the answer that there is, as standard error says it."""
 
 
 class UserInput(EventData, type="userInput", action=True):
@@ -632,9 +628,8 @@ class ManualToolInvoke(EventData, type="manualToolInvoke", action=True):
     tool_name: str
     args: Json = emit_default(dict)
     request_id: str | None = None
-    """Chosen by the sender. 32 random hexadecimal digits become the id of the call, so that it runs once however often
-    it is sent.
-    """
+    """Of the sender's choice: 32 random hexadecimal digits become the id of the call, and run it once however often it
+    is sent."""
 
 
 class Command(EventData, type="command", action=True):
@@ -645,7 +640,7 @@ class Command(EventData, type="command", action=True):
 class Interrupt(EventData, type="interrupt", action=True):
     reason: str | None = None
     worker_id: str | None = None
-    """The worker whose branch is interrupted; absent means all."""
+    """Only that worker's branch; absent: everything."""
 
 
 class GetDiff(EventData, type="getDiff", action=True):
