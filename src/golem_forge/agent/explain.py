@@ -546,7 +546,6 @@ class ToolSources:
         """
         if self.user_tools is None or tool.source is not SourceKind.CUSTOM or not self._is_own(tool):
             return None
-        from golem_forge.tools.context import Plan
         from golem_forge.usertools.folder import ToolEntry
         from golem_forge.usertools.run import process_input
         from golem_forge.usertools.run.access import contain, plan_access, tool_access

@@ -31,6 +31,7 @@ from golem_forge.storage.home import stamp_from_stat
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.client import ClientRequests
+from golem_forge.toolsets.exec.sessions import ExecSessions
 
 if TYPE_CHECKING:
     from golem_forge.config.run_block import ApprovalMode
@@ -137,8 +138,6 @@ class SessionGuest:
         return kept.path if kept is not None else None
 
     async def aclose(self) -> None:
-        from golem_forge.toolsets.exec.sessions import ExecSessions
-
         self._unsubscribe()
         owner = ToolContext(worker=self._path.worker, guest=self._id).owner
         await self._session.state.parts.get(ExecSessions).end_owned_by(owner)

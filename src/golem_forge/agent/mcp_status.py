@@ -16,13 +16,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import trust_store
 from golem_forge.config.mcp_merge import editor_of_scope
 from golem_forge.config.mcp_spec import ServerSpec, ServerTrust
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import nearest_remark
-from golem_forge.mcp.client.approval_text import described_card, description_diff, server_diff
+from golem_forge.events.serialization import iso_time
+from golem_forge.mcp.client.approval_text import approved_description, described_card, description_diff, server_diff
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.model import (
     SERVER_NOT_FOUND,
@@ -187,9 +190,6 @@ class ServerInventory:
 
 def read_inventory(directory: Path | str = ".", home: ForgeHome | None = None) -> ServerInventory:
     """Reads the servers of a program. Raises ConfigError."""
-    from golem_forge.agent.session_plan import read_program
-    from golem_forge.agent.trust import trust_store
-
     home = home or forge_home()
     program = read_program(directory, home, trust_store(home))
     return ServerInventory(home=home, program=program, book=ServerTrustStore(home), cache=ManifestCache(home))
@@ -240,8 +240,6 @@ def server_summary(known: KnownServer) -> dict[str, Any]:
 
 def server_details(known: KnownServer, names: Mapping[Identity, str]) -> dict[str, Any]:
     """Returns the data of `forge mcp show --json`."""
-    from golem_forge.events.serialization import iso_time
-
     spec, manifest, listing = known.spec, known.manifest, known.listing
     return server_summary(known) | {
         "config": shown_config(spec),
@@ -261,8 +259,6 @@ def shown_config(spec: ServerSpec) -> dict[str, Any]:
     """Returns the config that an approval covers. A value of a variable or header that is more than
     `${NAME}` is null.
     """
-    from golem_forge.mcp.client.approval_text import approved_description
-
     described = approved_description(spec.described)
     for key in _WITH_VALUES:
         if key in described:

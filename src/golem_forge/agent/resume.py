@@ -29,6 +29,7 @@ from golem_forge.agent.session_state import (
     read_facts,
     restore_approvals,
 )
+from golem_forge.agent.tool_inventory import TOOLKIT
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
@@ -158,8 +159,6 @@ class Resumed:
 
 
 def native_definition(worker: str, tool: str) -> str | None:
-    from golem_forge.agent.tool_inventory import TOOLKIT
-
     return TOOLKIT[tool].definition_digest if tool in TOOLKIT else None
 
 

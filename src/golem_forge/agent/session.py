@@ -33,6 +33,7 @@ from golem_forge.agent.session_state import (
 )
 from golem_forge.agent.slash.invocation import ActionHost, conceal_secrets
 from golem_forge.agent.tool_inventory import build_catalog
+from golem_forge.agent.trust import NotTrusted
 from golem_forge.agent.user_tools import (
     initial_notices,
     record_agent_writes,
@@ -376,8 +377,6 @@ async def entry_session(
             yield session
         return
     if plan.waits_for_trust:
-        from golem_forge.agent.trust import NotTrusted
-
         raise NotTrusted(plan.program.root)
     manager = open_worker_manager(plan, options)
     try:

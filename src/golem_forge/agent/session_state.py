@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
@@ -306,7 +308,6 @@ class SessionState(SessionServices):
             return folder
         if not self.stand_in:
             return None
-        from tempfile import mkdtemp
 
         self._made = self._made or Path(mkdtemp(prefix="forge-look-"))
         instead = self._made.joinpath(*folder.parts[1:])  # policy knows some names of the home's path
@@ -336,8 +337,6 @@ class SessionState(SessionServices):
             if self.journal is not None:
                 self.journal.close()
             if self._made is not None:
-                from shutil import rmtree
-
                 rmtree(self._made, ignore_errors=True)
 
 

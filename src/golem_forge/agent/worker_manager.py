@@ -20,6 +20,7 @@ from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, na
 from golem_forge.agent.files.worker import McpBlock, Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
+from golem_forge.agent.mcp_servers import attach_servers
 from golem_forge.agent.model.interface import Model, UserMessage
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
@@ -32,9 +33,10 @@ from golem_forge.agent.model.selection import (
     split_model,
     split_models,
 )
-from golem_forge.agent.model.text_calls import TextCallModel, takes_text_calls
+from golem_forge.agent.model.text_calls import TextCallModel, XmlModel, takes_text_calls
 from golem_forge.agent.prompt import STATUS_CODE, ProjectInstructions, PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
+from golem_forge.agent.sampling import PersonPartner, sampler_for
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
 from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
 from golem_forge.agent.skills import OPEN_SKILL, SessionSkills
@@ -223,8 +225,6 @@ class WorkerManager:
             tools = self._near_tools(run)
             run.notices += scope.add_tools(tools, approval_of(run.worker, run.exposed))
             if blocks.mcp is not None and (blocks.mcp != McpBlock() or self.state.program.mcp.servers):
-                from golem_forge.agent.mcp_servers import attach_servers
-
                 run.servers = attach_servers(scope, blocks.mcp)
             check_program_block(scope, [])  # names of tools that are not placed yet mean nothing here
         except BaseException:
@@ -287,8 +287,6 @@ class WorkerManager:
 
     def _partner(self, run: WorkerRun) -> Partner:
         """Returns the partner that the worker's tools ask while they run."""
-        from golem_forge.agent.sampling import PersonPartner, sampler_for
-
         has_model = run.loop is not None or run.pending_model is not None
         sampler = sampler_for(run.scope, lambda: self.wait_for_model(run), lambda: run.model_name)
         return PersonPartner(run.scope, sampler if has_model else None)
@@ -375,8 +373,6 @@ class WorkerManager:
             generation=run.generation,
         )
         if worker.tool_format == "xml" or (worker.tool_format == "auto" and not model.calls_natively):
-            from golem_forge.agent.model.text_calls import XmlModel
-
             model = XmlModel(model)
         if name in self.given:
             return model
@@ -463,8 +459,6 @@ class WorkerManager:
             session_suggestions(session_state).begin(scope)
         if blocks.mcp is not None:
             # Only a server that is `required` delays the first turn.
-            from golem_forge.agent.mcp_servers import attach_servers
-            from golem_forge.agent.sampling import sampler_for
 
             run.servers = servers = attach_servers(scope, blocks.mcp)
             sampler = sampler_for(scope, lambda: self.wait_for_model(run), lambda: run.model_name)

@@ -31,6 +31,7 @@ from golem_forge.cli.mcp.install import (
     print_products,
     write_entry,
 )
+from golem_forge.cli.models import run as run_models
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import install_command
 from golem_forge.core.signals import run_to_exit_code, stop_on_termination
@@ -83,8 +84,6 @@ def run(words: list[str]) -> int:
     )
     asked = reader.parse_args(words)
     if asked.setup:
-        from golem_forge.cli.models import run as run_models
-
         return run_models(["setup"])
     if find_spec("acp") is None:
         return fail("acp", f"editors need the package agent-client-protocol: {install_command('acp')}", 1)

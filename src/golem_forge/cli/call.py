@@ -16,6 +16,9 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.session import entry_session
+from golem_forge.agent.session_plan import has_entry
+from golem_forge.agent.trust import NotTrusted
 from golem_forge.cli.args import CommandUsageError
 from golem_forge.cli.format import print_json, step_drawer
 from golem_forge.config.run_block import ApprovalMode
@@ -26,8 +29,11 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import run_to_exit_code, termination_signals
 from golem_forge.core.text import escape_control_chars
+from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens
+from golem_forge.toolsets.exec.result import command_status
+from golem_forge.toolsets.exec.sessions import ExecSessions
 from golem_forge.ui.line_terminal import can_ask
 from golem_forge.usertools.diagnostics import name_problem
 
@@ -117,9 +123,6 @@ def _set(command: CallCommand, flag: str, value: str) -> None:
 
 
 async def _call(command: CallCommand) -> int:
-    from golem_forge.agent.session import entry_session
-    from golem_forge.agent.trust import NotTrusted
-
     callback = ask_person if can_ask() else None
     try:
         async with entry_session(command.program, approval=command.approval, approval_callback=callback) as session:
@@ -224,8 +227,6 @@ def _print_remarks(outcome: Outcome) -> None:
         for line in outcome.leftover_texts:
             print(f"forge: {line}", file=sys.stderr)
     if outcome.ok and outcome.denials:
-        from golem_forge.sandbox.walls.denials import blocked_line
-
         print(f"forge: note: {escape_control_chars(blocked_line(outcome.denials))}", file=sys.stderr)
 
 
@@ -284,8 +285,6 @@ _LOOK_EVERY_S: Final = 0.2
 
 async def follow_command(session: Session, first: Outcome, show: Callable[[str], None] | None) -> Outcome:
     """`show` is given the output as it comes; without it, the outcome has all of it."""
-    from golem_forge.toolsets.exec.sessions import ExecSessions
-
     assert first.result is not None
     number: int = first.result.value["session_id"]
     running = session.path.parts.get(ExecSessions).find(number, session.path.worker)
@@ -342,8 +341,6 @@ async def _read_to_the_end(
 
 
 def _end_outcome(running: RunningCommand, unread: Outcome) -> Outcome:
-    from golem_forge.toolsets.exec.result import command_status
-
     ended = command_status(running.ending, session=running.number, timeout_s=running.timeout_s)
     error = "" if ended.status.value == "success" else ended.line
     after = running.walled.aftermath()
@@ -382,8 +379,6 @@ def next_step(outcome: Outcome, session: Session) -> str:
 
 
 def _where_to_find_tools(outcome: Outcome, session: Session) -> str:
-    from golem_forge.agent.session_plan import has_entry
-
     name = outcome.call.name
     if "run: forge mcp" in outcome.error:  # a server's tool that changed
         return ""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.session import entry_session
 from golem_forge.agent.session_changes import (
     NOTHING_CHANGED,
     ChangeSelection,
@@ -22,6 +23,7 @@ from golem_forge.agent.session_changes import (
     select_turn,
     undo_call,
 )
+from golem_forge.agent.trust import NotTrusted
 from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, USAGE, read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.cli.sessions import ID_SHOWN, found_session, home_with_sessions, root_here
@@ -153,9 +155,6 @@ def run_undo(words: list[str]) -> int:
 
 
 async def _undo(named: NamedChanges, also: Sequence[str], *, redo: bool, yes: bool) -> int:
-    from golem_forge.agent.session import entry_session
-    from golem_forge.agent.trust import NotTrusted
-
     selected, id = named.selected, named.session.id
     taken = tuple(select_paths(named.every, also).paths) if also else ()
 

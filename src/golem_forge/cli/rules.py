@@ -142,8 +142,6 @@ def _origin(path: Path, home: ForgeHome) -> RuleOrigin:
 
 
 def _check_cases(path: Path, name: str, extra: tuple[Rule, ...]) -> list[str]:
-    from golem_forge.agent.explain import open_evaluator, plan_for_explain
-
     async def judge_all() -> list[str]:
         about = " ".join(case.shown for case in cases)
         async with open_evaluator(plan_for_explain(forge_home(), Path.cwd()), extra=extra, about=about) as dry:

@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from golem_forge.agent.files.worker_file import worker_files, worker_places
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import trust_store
 from golem_forge.cli.args import EXIT_OPTIONS, CommandUsageError, declare, exit_overrides, parser
 from golem_forge.cli.web import ADDRESS_OPTIONS
 from golem_forge.config.run_block import ApprovalMode
@@ -250,10 +253,6 @@ def _target(program: str | None, worker: str | None, words: list[str]) -> tuple[
 
 def _worker_names(base: Path) -> list[str]:
     """Returns the workers of the program around a directory; empty if it cannot be read, which the start reports."""
-    from golem_forge.agent.files.worker_file import worker_files, worker_places
-    from golem_forge.agent.session_plan import read_program
-    from golem_forge.agent.trust import trust_store
-
     home = forge_home()
     try:
         program = read_program(base, home, trust_store(home))

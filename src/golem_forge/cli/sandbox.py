@@ -18,13 +18,16 @@ import contextlib
 import os
 import signal
 import sys
+import termios
 import threading
 import time
+import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.explain import DryEvaluator, open_evaluator, plan_for_explain
+from golem_forge.agent.session import open_session
 from golem_forge.cli.args import read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.config.sandbox_block import ResourceLimits
@@ -40,6 +43,7 @@ from golem_forge.events.journal import CallStart
 from golem_forge.policy.facts import floors_of
 from golem_forge.policy.shell.strict import CommandWorld, quote
 from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.walls.environment import exec_environment
 from golem_forge.sandbox.walls.model import Job, Refusal, Streams
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
@@ -110,9 +114,6 @@ def run_exec(words: list[str]) -> int:
 
 
 async def _run(asked: SandboxArgs) -> int:
-    from golem_forge.agent.session import open_session
-    from golem_forge.sandbox.walls.environment import exec_environment
-
     on_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     async with open_session(asked.program) as session:
         for notice in session.notices_for_one_command:
@@ -192,9 +193,6 @@ async def _copy_output(capture: Any, to: Any) -> None:
 @contextmanager
 def _raw_terminal(child: Any) -> Iterator[None]:
     """The person's keys go to the command, every one of them; the terminal is put back however it ends."""
-    import termios
-    import tty
-
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     loop = asyncio.get_running_loop()

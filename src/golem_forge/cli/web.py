@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.trust import trust_store
 from golem_forge.cli.args import FAILED, read_args
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.core.errors import ForgeError
@@ -92,9 +94,6 @@ def parse_address_options(asked: Any, port: int) -> ListenAddress:
 
 def web_settings(directory: Path, overrides: Sequence[str] = ()) -> UiSettings:
     """Returns the UI settings of the program around a directory. Raises ConfigError."""
-    from golem_forge.agent.session_plan import read_program
-    from golem_forge.agent.trust import trust_store
-
     home = forge_home()
     return read_program(directory, home, trust_store(home), overrides).ui
 

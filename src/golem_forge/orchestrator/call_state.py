@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from time import perf_counter
 from typing import Any
 
@@ -143,7 +144,6 @@ class CallState:
 
 def describe_changes(before: dict[str, Any], after: dict[str, Any]) -> str:
     """Describes an edit, e.g. `The user changed: branch "main" → "dev".` Returns an empty text if nothing changed."""
-    import json
 
     def spell(args: dict[str, Any], name: str) -> str:
         if name not in args:

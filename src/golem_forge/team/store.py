@@ -362,7 +362,7 @@ class Store:
             )
 
     def set_notice(self, lease: Lease, notice: str) -> None:
-        """What `forge ps` says of it besides; empty: nothing any more."""
+        """Sets the notice that `forge ps` shows; empty removes it."""
         with self.database.transaction() as connection:
             connection.execute(
                 "UPDATE sessions SET notice = :notice, updated = @now WHERE id = :id AND epoch = :epoch",
@@ -381,8 +381,9 @@ class Store:
                 self._sessions.ring(connection, lease.id, lease.session.label, lease.session.priority)
 
     def end(self, lease: Lease, ending: SessionEnding | str) -> bool:
-        """With the last lines of its journal, in one commit. A state alone is an ending too. False: the session is
-        another's."""
+        """Ends a session with the last lines of its journal, in one commit; a state alone is enough. Returns False if
+        another runner has the session.
+        """
         if isinstance(ending, str):
             ending = SessionEnding(state=ending)
         lines, hash = ending.anchor or (0, "")
@@ -414,17 +415,17 @@ class Store:
     # ---- journals
 
     def append(self, batch: Sequence[Append]) -> dict[str, str]:
-        """As `JournalTable.append`."""
+        """Appends lines; see `JournalTable.append`."""
         return self.journals.append(batch)
 
     def lines(
         self, session_id: str, after: int = 0, *, limit: int = 5000, private: bool = True
     ) -> list[tuple[int, bytes]]:
-        """As `JournalTable.lines`."""
+        """Returns lines; see `JournalTable.lines`."""
         return self.journals.lines(session_id, after, limit=limit, private=private)
 
     def output(self, session_id: str, handle: str) -> tuple[str, Iterator[bytes]] | None:
-        """As `JournalTable.output`."""
+        """Returns an output; see `JournalTable.output`."""
         return self.journals.output(session_id, handle)
 
     def add_recorded(
@@ -493,7 +494,9 @@ class Store:
     # ---- inside
 
     def counts(self) -> dict[str, Any]:
-        """How many sessions are in which state, questions, runners, and how long the oldest queued one waits."""
+        """Returns the number of sessions by state, of questions and runners, and how long the oldest queued session has
+        waited.
+        """
         with self.database.transaction(write=False) as connection:
             states = connection.execute("SELECT state, count(*) FROM sessions GROUP BY state ORDER BY state").fetchall()
             questions = connection.execute("SELECT count(*) FROM questions WHERE state = 'open'").fetchone()[0]

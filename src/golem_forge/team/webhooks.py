@@ -43,7 +43,7 @@ LONGEST_PAUSE_S: Final = 300.0
 KEPT_S: Final = 7 * 86400.0
 LOOK_S: Final = 5.0
 REST_S: Final = 0.25
-"""Between two looks for work that found none, however often it rings."""
+"""Minimum pause between two polls that found no work, however many notifications come."""
 _AT_ONCE: Final = 4
 _MAX_TITLE: Final = 200
 PRIVATE: Final = "its host has a private address, so nothing is sent there; `allow_private: true` would allow that"
@@ -65,11 +65,11 @@ class Webhook:
     program: str = ""
     """The one project that it is told of, by its id: its forge.yaml has the hook. Empty: an account's config.yaml."""
     origin: str
-    """Where it was written: what people are told instead of the address, which may hold a secret."""
+    """Where it is written; shown to people instead of the address, which may hold a secret."""
 
 
 def read_webhooks(hooks: Sequence[NotifyHook]) -> tuple[Webhook, ...]:
-    """With what their variables hold. Raises ConfigError."""
+    """Reads the webhooks with the values of their variables. Raises ConfigError."""
     found: dict[str, Webhook] = {}
     for hook in hooks:
         url = hook.url()
@@ -128,14 +128,14 @@ def webhook_problems(hooks: Sequence[NotifyHook]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFact:
-    """What happened to a session."""
+    """An event of a session that webhooks report."""
 
     kind: str
     """`question`, `finished` or `failed`."""
     session: StoredSession
     question: str = ""
     worker: str = ""
-    """The one that asks; empty: the session's."""
+    """The worker that asks; empty means the session's."""
     tool: str = ""
     risk: str = ""
 
@@ -145,7 +145,7 @@ class WebhookDelivery:
     id: str
     body: str
     tries: int
-    """With this one."""
+    """Number of tries, this one included."""
 
 
 class Outbox:
@@ -156,7 +156,7 @@ class Outbox:
         self._page = page.rstrip("/")
 
     def tell(self, connection: StoreConnection, fact: SessionFact) -> None:
-        """In the transaction that makes it a fact."""
+        """Queues deliveries in the transaction that stores the fact."""
         hooks = [hook for hook in self.hooks if fact.kind in hook.on]
         # Threat: whoever writes the forge.yaml of one project would hear of the sessions of others.
         hooks = [hook for hook in hooks if hook.program in ("", fact.session.program)]
@@ -189,7 +189,7 @@ class Outbox:
             )
 
     def take(self, hook: Webhook) -> list[WebhookDelivery]:
-        """What is due for this hook; nobody else takes it within the next minute."""
+        """Takes the due deliveries of this hook; nobody else takes them within the next minute."""
         due = "hook = :hook AND state = 'waiting' AND next_try <= @now"
         if self.database.read_one(f"SELECT 1 FROM deliveries WHERE {due} LIMIT 1", {"hook": hook.id}) is None:
             return []
@@ -208,7 +208,7 @@ class Outbox:
             connection.execute("UPDATE deliveries SET state = 'sent' WHERE id = :id", {"id": delivery.id})
 
     def failed(self, delivery: WebhookDelivery) -> bool:
-        """To be tried again later. False: it was given up."""
+        """Schedules another try. Returns False if the delivery was given up."""
         with self.database.transaction() as connection:
             row = connection.execute(
                 "UPDATE deliveries SET next_try = @now + :pause, state = CASE WHEN @now - first_try >= :limit "
@@ -224,7 +224,7 @@ class Outbox:
         return row is None or row[0] != _GIVEN_UP
 
     def prune(self) -> None:
-        """Also what was for a hook that no runner has any more."""
+        """Removes old deliveries, also those of hooks that no runner has any more."""
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM deliveries WHERE created < @now - :age", {"age": KEPT_S})
 
@@ -245,7 +245,7 @@ class WebhookSender:
             event.set()
 
     async def close(self) -> None:
-        """What is being sent may end."""
+        """Stops sending; running requests may end."""
         self._closing = True
         self.ring()
         if self._tasks:
@@ -287,7 +287,7 @@ class WebhookSender:
             _log.warning("webhook %s: %s; it is tried again for an hour", hook.origin, problem)
 
     async def _post(self, hook: Webhook, delivery: WebhookDelivery) -> str:
-        """Why it was not taken; empty: it was."""
+        """Sends a delivery. Returns why it was not accepted; empty if it was."""
         body, timestamp = delivery.body.encode(), str(int(time.time()))
         signature = hmac.new(hook.key, f"{timestamp}.".encode() + body, sha256).hexdigest()
         headers = {

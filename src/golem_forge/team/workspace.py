@@ -92,9 +92,9 @@ _ORIGIN_SETTINGS: Final = (
     "receive.autogc=false",
     "maintenance.auto=false",
 )
-"""For the git that serves a local origin. Git drops ours before it starts that one."""
+"""Settings for the git that serves a local origin; git removes ours before it starts that one."""
 _ATTRIBUTES: Final = "* -text !eol -ident -filter !working-tree-encoding !diff !merge !crlf !export-subst\n"
-"""Of `info/attributes`, which wins over the tree's: files are taken byte by byte."""
+"""Content of `info/attributes`, which overrides the tree's: files are taken byte by byte."""
 _RUNNER_VARIABLES: Final = (
     *command.NETWORK_VARIABLES,
     *("http_proxy", "SSH_AUTH_SOCK", "GIT_SSH_VARIANT", "GIT_ASKPASS"),
@@ -124,7 +124,7 @@ class Workspace:
 
     @property
     def shown_name(self) -> str:
-        """For messages: viewers read them, so of a host path only its end. An address holds no password."""
+        """The name for messages, which viewers read: of a host path only its end. An address holds no password."""
         parts = Path(self.local_path).parts
         return display_name("/".join(parts[-2 if parts[-1] == ".git" else -1 :]) if parts else self.git)
 
@@ -213,7 +213,7 @@ class Clone:
 
     @property
     def tree(self) -> Path:
-        """The session's zone."""
+        """The directory that is the session's zone."""
         return self.place / "tree"
 
     @property
@@ -222,7 +222,7 @@ class Clone:
 
     @property
     def ref(self) -> str:
-        """Where checkpoints are, here and at the origin."""
+        """The ref of checkpoints, here and at the origin."""
         return f"refs/forge/{self.session}"
 
     @property
@@ -232,7 +232,7 @@ class Clone:
 
     @property
     def branch(self) -> str:
-        """What the agent's own git calls the work."""
+        """The branch name in the agent's own git."""
         return f"forge/{self.session[:12]}"
 
 
@@ -281,7 +281,7 @@ def _unmade_clone(workspace: Workspace, place: Path, session_id: str) -> Clone:
 
 @contextlib.contextmanager
 def disk_errors(doing: str) -> Iterator[None]:
-    """What the disk refuses is a WorkspaceError: the text of an OSError names host paths."""
+    """Converts an OSError to a WorkspaceError, because its own text names host paths."""
     try:
         yield
     except OSError as error:
@@ -436,7 +436,7 @@ def _find_ref(ref: str, listed: Mapping[str, str]) -> str:
 
 
 def list_checkpoints(scratch: Clone) -> dict[str, str]:
-    """All refs of sessions that the origin has, and their commits."""
+    """Returns all refs of sessions at the origin, with their commits."""
     words = ("ls-remote", "--quiet", *served_by(scratch.workspace, "upload-pack"), "--", scratch.workspace.git)
     output = run_network(scratch, (*words, "refs/forge/*"), "read the repository", _LISTED).output
     lines = (line.partition("\t") for line in output.decode("utf-8", "surrogateescape").splitlines())
@@ -455,7 +455,7 @@ def served_by(workspace: Workspace, service: str) -> tuple[str, ...]:
 
 
 def _base_of(clone: Clone, commit: str) -> str:
-    """What the checkpoint itself says; it must be an ancestor."""
+    """Returns the base that the checkpoint names; it must be an ancestor. Raises WorkspaceError."""
     text = run_local(clone, ("cat-file", "commit", commit), "read a checkpoint").output
     found = _BASE_LINE.search(text)
     base = resolve_ref(clone, found[1].decode()) if found else ""
@@ -512,7 +512,9 @@ class TreeEntry(NamedTuple):
 
 
 def read_tree(clone: Clone, commit: str, *, sizes: bool = True) -> dict[str, TreeEntry]:
-    """All files, links and submodules of a commit. Sizes need the files themselves, which a partial clone lacks."""
+    """Returns all files, links and submodules of a commit. Sizes need the files themselves, which a partial clone
+    lacks.
+    """
     words = ("ls-tree", "-r", "-z", *(("-l",) if sizes else ()), "--full-tree", commit)
     listed = run_local(clone, words, "read the files").output
     found: dict[str, TreeEntry] = {}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.core.changes import PathKind
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.results import ToolResult
@@ -113,8 +114,6 @@ def _address(path: str, sandbox: Any) -> str:
 def _effect(step: UndoStep, ctx: ToolContext) -> Effect:
     """Of a path as it was recorded. The rules for names that people type are not asked: it may have any name, and git's
     own (`.git/refs/heads/main`) is no file at all."""
-    from golem_forge.core.changes import PathKind
-
     verb = Verb.DELETE if step.then.kind is PathKind.ABSENT else Verb.WRITE
     assert ctx.sandbox is not None
     _, name, *parts = step.path.split("/")

@@ -26,6 +26,7 @@ from golem_forge.usertools.build.dependencies import unread_packages
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ELF, FolderFiles, ToolEntry
 from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, ToolManifest
+from golem_forge.usertools.manifest.reader import read_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,6 @@ def version_manifest(name: str, files: FolderFiles | None) -> ToolManifest | Non
     """Returns the manifest of a version; None if it cannot be read any more."""
     if files is None or (data := files.files.get(MANIFEST_FILE)) is None:
         return None
-    from golem_forge.usertools.manifest.reader import read_manifest
 
     try:
         return read_manifest(data, folder=name)

@@ -80,6 +80,7 @@ from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import SourceKind, Tool
 from golem_forge.toolsets.plan import SessionPlans
+from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.pool import Pool
@@ -371,7 +372,6 @@ _RATINGS: Final = {"good": True, "bad": False}
 async def keep_command(call: Invocation) -> str:
     """Makes a tool through `create_custom_tool`, which goes through all stages and shows its card."""
     from golem_forge.usertools.kept_program import find_program
-    from golem_forge.usertools.native_tools import CREATE_TOOL_NAME
     from golem_forge.usertools.suggestions import tool_name
 
     host = call.host

@@ -16,6 +16,7 @@ import os
 import re
 import stat
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -334,8 +335,6 @@ def _has_entry(servers: Mapping[str, Any], name: str, entry: Mapping[str, Any]) 
 
 def _with_toml(text: str, key: str, name: str, entry: Mapping[str, Any]) -> str:
     """Adds a table at the end, so that no byte before it changes."""
-    import tomllib
-
     try:
         before = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

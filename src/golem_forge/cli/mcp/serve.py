@@ -11,6 +11,8 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from golem_forge.agent.mcp_serve import serve_session
+from golem_forge.agent.trust import NotTrusted
 from golem_forge.cli.args import DENIED, declare, parser
 from golem_forge.cli.format import fail, print_error, print_json
 from golem_forge.config.run_block import ApprovalMode
@@ -92,9 +94,6 @@ def _http_options(address: str, hosts: list[str], origins: list[str]) -> HttpOpt
 
 
 async def _serve(program: str, worker: str | None, approval: str | None, options: HttpOptions | None) -> int:
-    from golem_forge.agent.mcp_serve import serve_session
-    from golem_forge.agent.trust import NotTrusted
-
     try:
         async with serve_session(program, worker=worker, approval=approval) as host:
             for notice in host.session.notices_for_one_command:

@@ -7,6 +7,7 @@ name of the account, or of the person behind a token, and the door `cli`.
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -22,6 +23,7 @@ from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import SQLITE, TeamError
 from golem_forge.team.people import OwnerStore, PersonStore, TeamStore, find_person, token_hash
+from golem_forge.team.remote import RemoteStore
 from golem_forge.team.store import Store
 
 DOOR: Final = "cli"
@@ -75,8 +77,6 @@ def open_store(settings: StoreSettings | None = None, *, create: bool = True, do
     settings = settings or store_settings()
     address, token = settings.address(), settings.person_token()
     if address.startswith(("http://", "https://")):
-        from golem_forge.team.remote import RemoteStore
-
         if not token:
             raise ConfigError(
                 f"{settings.origins.get('url', 'store.url')}: a team's address needs your token: set {TOKEN_VARIABLE}, "
@@ -104,8 +104,6 @@ def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> 
 
 def account_name() -> str:
     """Returns the account's name for the record. Threat: LOGNAME and USER say what somebody wants them to."""
-    import pwd
-
     try:
         return one_line(pwd.getpwuid(os.getuid()).pw_name)[:64]
     except (KeyError, OSError):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -149,8 +150,6 @@ def not_offered(seen: ToolInventory) -> list[Quarantined]:
 
 
 def _positive(text: str) -> int:
-    from argparse import ArgumentTypeError
-
     with contextlib.suppress(ValueError):
         if (number := int(text)) > 0:
             return number

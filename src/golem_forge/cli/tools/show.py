@@ -30,6 +30,8 @@ from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, who_decides
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.catalog import DefinitionFormat, tool_definition
 from golem_forge.tools.tool import SourceKind, Tool
+from golem_forge.usertools.catalog_sync import user_tool
+from golem_forge.usertools.overview import tool_details
 
 if TYPE_CHECKING:
     from golem_forge.cli.tools.list import ToolInventory
@@ -71,8 +73,6 @@ def show(name: str, directory: str = ".", tell: PrintTool | None = None) -> int:
     found = seen.catalog.aliases().get(name, name) if name not in seen.catalog else name
     own, tool = _own_entry(seen, name), seen.catalog.get(found)
     if tool is None and own is not None:
-        from golem_forge.usertools.catalog_sync import user_tool
-
         assert seen.workshop is not None
         tool = user_tool(seen.workshop, own)
     if tool is None:
@@ -90,8 +90,6 @@ def _own_entry(seen: ToolInventory, name: str) -> ToolEntry | None:
 
 
 def _details(seen: ToolInventory, entry: ToolEntry) -> dict[str, Any]:
-    from golem_forge.usertools.overview import tool_details
-
     assert seen.workshop is not None
     return tool_details(seen.workshop, entry)
 

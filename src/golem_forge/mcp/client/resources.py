@@ -37,6 +37,7 @@ from golem_forge.mcp.client.tool_source import ALL_SERVERS, server_effect
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.forms import derive_fields
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
@@ -271,8 +272,6 @@ _MOST_PARTS: Final = 1000
 
 
 async def plain_parts(contents: Any, ctx: ToolContext) -> list[dict[str, Any]]:
-    from golem_forge.tools.threads import run_in_thread
-
     parts = contents if isinstance(contents, list) else []
     if len(parts) > _MOST_PARTS:
         raise ToolFailed(f"The resource has {len(parts)} parts, more than {_MOST_PARTS}.", code="TOO_LARGE")

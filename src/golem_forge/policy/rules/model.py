@@ -12,6 +12,7 @@ paths are those of `core`.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import re
 from collections.abc import Iterable
 from enum import StrEnum
@@ -144,8 +145,6 @@ def _is_numeric(text: str) -> bool:
 
 
 def _normal_address(text: str) -> str:
-    import ipaddress
-
     try:
         return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]").removesuffix(".")))
     except ValueError:

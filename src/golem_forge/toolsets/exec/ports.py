@@ -27,6 +27,7 @@ from golem_forge.core.text import local_minute, one_line, shorten_middle
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, SessionParts, ToolContext
 from golem_forge.tools.factory import native_tool
+from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Mode, NeedsApproval, Tool
 
 if TYPE_CHECKING:
@@ -192,7 +193,6 @@ async def _loopback_with(port: int, sandbox: Sandbox | None, ctx: ToolContext) -
     ToolFailed.
     """
     from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
-    from golem_forge.tools.threads import run_in_thread
     from golem_forge.toolsets.exec.environment import environment_of
 
     loopbacks = ctx.parts.get(SessionLoopbacks)

@@ -14,6 +14,7 @@ Everything together has a deadline.
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -34,7 +35,16 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.file_access import looks_binary
-from golem_forge.toolsets.web.http_client import MAX_URL, WebAddress, read_url
+from golem_forge.toolsets.web.http_client import (
+    MAX_URL,
+    BodyTooLarge,
+    WebAddress,
+    declared_length,
+    decode_page,
+    http_get,
+    read_body,
+    read_url,
+)
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
 if TYPE_CHECKING:
@@ -213,8 +223,6 @@ def _decode_page_text(fetched: FetchedPage, raw: bool, redactor: Redactor | None
 
     Threat: a secret divided between two parts would be found in neither; so it is taken out before a part is.
     """
-    from golem_forge.toolsets.web.http_client import decode_page
-
     kind, body = _media_type(fetched.content_type), fetched.body
     if not kind and body is not None:
         kind = "text/html" if _HTML_BEGINS.match(body) else _UNKNOWN_TYPE if looks_binary(body) else "text/plain"
@@ -259,8 +267,6 @@ def _result(fetched: FetchedPage, kind: str, page: PageText, part: _TextRange) -
 
 def _fence_mark(page: PageText) -> str:
     """Random, so that no page can write the line that ends it."""
-    import secrets
-
     while (mark := secrets.token_hex(8)) in page.text:
         continue
     return mark
@@ -310,8 +316,6 @@ def check_address(address: WebAddress, permission: HostPermission) -> None:
 
 async def fetch(address: WebAddress, host_rule: HostRule, wants: Callable[[str], bool], lookup: Lookup) -> FetchResult:
     """`wants(content type)`: whether the body is worth reading."""
-    from golem_forge.toolsets.web.http_client import http_get
-
     addresses = await _resolve_host(address, lookup)
     for _ in range(MAX_REDIRECTS + 1):
         _check_addresses(address, host_rule, addresses)
@@ -328,8 +332,6 @@ async def fetch(address: WebAddress, host_rule: HostRule, wants: Callable[[str],
 
 async def fetch_inside(address: WebAddress, loopback: SessionLoopback, wants: Callable[[str], bool]) -> FetchResult:
     """Fetches from a server in the session's loopback. A redirect to another port or host is returned, not followed."""
-    from golem_forge.toolsets.web.http_client import http_get
-
     port, name = address.port, address.host
     for _ in range(MAX_REDIRECTS + 1):
         async with http_get(
@@ -395,8 +397,6 @@ def _is_same_origin(address: WebAddress, following: WebAddress, host_rule: HostR
 
 
 async def _read_response(address: WebAddress, answer: HttpResponse, wants: Callable[[str], bool]) -> FetchedPage:
-    from golem_forge.toolsets.web.http_client import BodyTooLarge, declared_length, read_body
-
     headers = answer.headers
     content_type = headers.get("content-type", "")
     length = declared_length(headers)

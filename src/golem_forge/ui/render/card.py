@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from golem_forge.core.effects import NOT_COVERED, quote_target, without_command
@@ -158,8 +159,6 @@ def build_card(request: Fields, choices: Sequence[Fields] | None = None) -> Card
 
 def card_view(request: Fields) -> dict[str, Any]:
     """Returns the card as JSON for the page."""
-    from dataclasses import asdict
-
     card = build_card(request)
     sections = [asdict(replace(one, text="") if one.member else one) for one in card.sections]
     # the rule of that very command would only repeat it

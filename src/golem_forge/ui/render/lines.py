@@ -18,6 +18,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, escape_control_chars_in_prose, shorten
 from golem_forge.core.text import one_line as one_text_line
+from golem_forge.toolsets.file_access import unified_diff
 
 Style = Literal[
     "", "ok", "fail", "warn", "dim", "add", "del", "title", "code", "user", "thinking", "choice",
@@ -249,8 +250,6 @@ def head_and_tail(rows: list[Line], between: str) -> list[Line]:
 
 def content_diff(path: str, original: str | None, modified: str) -> str:
     """The unified diff of a result. `original` None: there was no file."""
-    from golem_forge.toolsets.file_access import unified_diff
-
     old = None if original is None else original.encode("utf-8", "backslashreplace")
     return unified_diff(path, old, modified.encode("utf-8", "backslashreplace"))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from golem_forge.core.options import require, takes_options
 from golem_forge.events.bus import EventBus
+from golem_forge.ui.terminal.input_line import CompletionSources
 
 if TYPE_CHECKING:
     from golem_forge.ui.session_ui import PlainAdapter
@@ -52,7 +53,6 @@ def create_event_cli_adapter(
 
         return PlainAdapter(bus, output=output, trace=trace_level)
     from golem_forge.ui.terminal.adapter import TerminalAdapter
-    from golem_forge.ui.terminal.input_line import CompletionSources
 
     sources = CompletionSources(
         zone_listing=zone_listing,

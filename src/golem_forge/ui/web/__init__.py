@@ -18,11 +18,13 @@ _PACKAGES: Final = {
     "markdown_it": "markdown-it-py",
     "pygments": "pygments",
 }
-"""By the name they are imported under."""
+"""Module → package."""
 
 
 def need_web() -> None:
-    """Before any of them is imported for the first time. Raises the ForgeError that says how to get what is absent."""
+    """Checks that the packages are installed, before their first import. Raises a ForgeError that says
+    how to get them.
+    """
     from importlib.util import find_spec
 
     absent = [package for module, package in _PACKAGES.items() if find_spec(module) is None]

@@ -144,7 +144,7 @@ class _Handshake(ServerProtocol):
 ShowLink = Callable[[str], None]
 """Shows the person a link that lets whoever has it in, once."""
 _NEVER_RAN: Final = frozenset({RunStatus.INVALID_CONFIG, RunStatus.MODEL_UNAVAILABLE})
-"""What ends a start before anything ran, found out by the first turn."""
+"""Statuses of a first turn that ended before anything ran."""
 
 
 class WebAdapter:
@@ -178,7 +178,7 @@ class WebAdapter:
         self.show_link()
 
     def show_link(self) -> None:
-        """Another one: each opens the page once."""
+        """Shows another link; each opens the page once."""
         if self._server is not None:
             self._show_link(self._server.url)
 
@@ -187,7 +187,7 @@ class WebAdapter:
         return self._server.address if self._server is not None else ""
 
     async def shutdown(self) -> None:
-        """Safe to call twice. Open questions are denied if no other UI can answer."""
+        """Stops the server; safe to call twice. Open questions are denied if no other UI can answer."""
         server, self._server = self._server, None
         if server is not None:
             self._forget_links()
@@ -195,7 +195,7 @@ class WebAdapter:
             await server.stop()
 
     def finished(self, result: RunResult) -> None:
-        """Nothing to add: the events of the run are on the page."""
+        """Does nothing: the events of the run are on the page."""
 
     async def stay(self, result: RunResult) -> None:
         """Keeps the page open until the person leaves; where nothing ran there is nothing to show."""
@@ -223,7 +223,7 @@ class WebServer:
         login: LoginStore,
         app: Callable[..., RequestGuard] | None = None,
     ) -> None:
-        """`app`: instead of `make_app`."""
+        """`app` replaces `make_app`."""
         self._app = app or make_app
         self._registry = registry
         self._listen_address = reach
@@ -248,7 +248,7 @@ class WebServer:
         return f"{self.address}#code={code}" if code else self.address
 
     async def start(self) -> None:
-        """Listening when it returns."""
+        """Starts the server; it listens when this returns."""
         check_address(self._listen_address)
         try:
             listener = self._holding.enter_context(bind_socket(self._listen_address.host, self._listen_address.port))
@@ -290,7 +290,7 @@ class WebServer:
         await self._server.listening.wait()
 
     async def stop(self) -> None:
-        """Safe to call twice."""
+        """Stops the server; safe to call twice."""
         server, self._server = self._server, None
         if server is None or self._guard is None or self._serving is None:
             return

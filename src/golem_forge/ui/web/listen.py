@@ -33,7 +33,7 @@ from golem_forge.storage.home import DIRECTORY_FLAGS, ForgeHome
 class ListenAddress:
     host: str = "127.0.0.1"
     port: int = 0
-    """0: any free one."""
+    """0 means any free port."""
     allow_hosts: tuple[str, ...] = ()
     """Names besides the loopback ones, `NAME` with any port or `NAME:PORT`; behind a proxy the one people type."""
 
@@ -42,7 +42,7 @@ class ListenAddress:
         return AllowedHosts(port, (*own, *self.allow_hosts))
 
     def address(self, port: int) -> str:
-        """What a person opens."""
+        """Returns the address that a person opens."""
         if is_loopback(self.host) or not self.allow_hosts:
             return f"http://{url_host(self.host)}:{port}/"
         name = self.allow_hosts[0]
@@ -50,7 +50,7 @@ class ListenAddress:
 
 
 def check_address(listen: ListenAddress) -> None:
-    """Before anything listens. Raises ForgeError."""
+    """Checks the address before anything listens. Raises ForgeError."""
     for name in listen.allow_hosts:
         if not is_host(name):
             raise ForgeError(
@@ -69,11 +69,11 @@ _MAX_ADDRESS: Final = 100
 _MAX_BYTES: Final = 1 << 16
 _TIMEOUT_S: Final = 5.0
 _MAX_UNNAMED_S: Final = 60.0
-"""More than a server takes from making its socket to naming it."""
+"""Seconds; more than a server takes from making its socket to naming it."""
 _CREDENTIALS: Final = struct.Struct("3i")
 
 ControlAnswers = Mapping[str, Callable[[], dict[str, Any]]]
-"""Request → what makes its answer."""
+"""Request → the function that makes its answer."""
 
 
 class ControlSocket:
@@ -104,7 +104,7 @@ class ControlSocket:
                 raise
 
     async def close(self) -> None:
-        """Safe to call twice."""
+        """Closes the socket; safe to call twice."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -131,7 +131,7 @@ class ControlSocket:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
     name: str
-    """Of its socket."""
+    """The name of its socket."""
     status: Mapping[str, Any]
 
     @property
@@ -140,7 +140,9 @@ class RunningServer:
 
 
 def running_servers(home: ForgeHome) -> list[RunningServer]:
-    """Those of this home, by port. Raises PermissionError where the directory of the sockets is not this user's."""
+    """Returns the servers of this home, by port. Raises PermissionError if the directory of the sockets is not this
+    user's.
+    """
     found = []
     try:
         with _directory(home) as place:
@@ -155,7 +157,7 @@ def running_servers(home: ForgeHome) -> list[RunningServer]:
 
 
 def ask_server(home: ForgeHome, server: RunningServer, request: str) -> dict[str, Any] | None:
-    """None: it has ended, or does not answer."""
+    """Asks a running server; None if it has ended or does not answer."""
     try:
         with _directory(home) as place:
             return _ask(place, server.name, request)
@@ -196,7 +198,7 @@ def _directory(home: ForgeHome) -> Iterator[_Directory]:
 
 
 def _remove_stale(place: _Directory) -> None:
-    """Also those that never got their name, unless they are so young that their server may be about to listen."""
+    """Removes sockets without a server, also unnamed ones unless their server may still be starting."""
     for name in os.listdir(place.fd):
         if name.endswith(_SUFFIX) and not (name.startswith(".") and _is_young(place, name)):
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trying:

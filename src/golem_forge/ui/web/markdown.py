@@ -94,7 +94,7 @@ def to_html(text: str) -> str:
 
 
 def html_blocks(text: str) -> list[str]:
-    """Each top-level block as one element."""
+    """Renders each top-level block as one element."""
     if is_too_long(text):
         return list(plain_pieces(text))
     for fast in (False, True):  # a bracket of code is two dozen characters of HTML
@@ -226,7 +226,7 @@ _MIN_PAUSE_S: Final = 0.03
 _TIME_SHARE: Final = 8
 """Rendering may take one part in so many of the time."""
 _CHARACTERS_PER_SECOND: Final = 400_000
-"""Of what is sent again and again to every page."""
+"""Maximum characters per second of text that is sent repeatedly to every page."""
 
 
 class MarkdownStream:
@@ -254,7 +254,7 @@ class MarkdownStream:
 
     @property
     def settled(self) -> int:
-        """What a page that was given a view holds now, for its next one."""
+        """The number of blocks that a page has after this view, for its next one."""
         return self._first + len(self._blocks)
 
     def add(self, delta: str) -> None:
@@ -375,7 +375,7 @@ def _link_addresses(words: str) -> Iterator[Token]:
 
 
 def _trim_punctuation(address: str) -> str:
-    """What ends a sentence, and a bracket that was opened before the address, are not its part."""
+    """Removes the punctuation that ends a sentence, and a closing bracket that was opened before the address."""
     unopened = {close: address.count(close) - address.count(opening) for opening, close in ("()", "[]")}
     end = len(address)
     while end and (address[end - 1] in ".,;:!?*_~" or unopened.get(address[end - 1], 0) > 0):
@@ -403,7 +403,7 @@ def _text_token(words: str) -> Token:
 MAX_CODE: Final = 100_000
 _MAX_CODE_LINE: Final = 2_000
 _MAX_SECONDS: Final = 0.25
-"""Of the processor: what is shown, and kept, does not depend on what else the machine does."""
+"""Limit in CPU seconds, so that the result does not depend on the load of the machine."""
 _MAX_CODE_HTML: Final = 400_000
 _CACHED: Final = 64
 _CACHED_CODE: Final = 20_000

@@ -56,7 +56,7 @@ _SINGLE_HEADERS: Final = (b"cookie", b"content-type", b"content-length", b"sec-f
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 _MAX_DISCARDED: Final = 16 << 20
-"""Of a refused body. One that says it is larger, or waits to be asked for, is cut off."""
+"""Maximum bytes of a refused body that are read; the connection of a larger or waiting one is cut."""
 _log = logging.getLogger(__name__)
 
 
@@ -220,7 +220,7 @@ _TOO_MANY_CODES: Final = "Too many wrong codes; wait a minute, then open the lin
 LogoutCallback = Callable[[], object]
 
 _ACTIONS_AT_ONCE: Final = 300
-"""More than the 200 that wait in a page while the server is away."""
+"""More than the 200 messages that wait in a page while the server is away."""
 _ACTIONS_PER_SECOND: Final = 30
 _BYTES_AT_ONCE: Final = 4 << 20
 _BYTES_PER_SECOND: Final = 1 << 18
@@ -228,7 +228,7 @@ TOO_MUCH_AT_ONCE: Final = "Too much was sent at once: this was not done. Wait a 
 
 
 class ActionLimit:
-    """How much one login may send to sessions: a person acts, so a few messages a second, and once a large one."""
+    """Rate limit of one login for messages to sessions: a few a second, and now and then a large one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._messages = RateLimit(_ACTIONS_AT_ONCE, _ACTIONS_PER_SECOND, clock)
@@ -241,7 +241,7 @@ class ActionLimit:
 
     @property
     def exhausted(self) -> bool:
-        """Whether it goes on although it was refused."""
+        """Whether the client goes on although it was refused."""
         return self._messages.exhausted or self._bytes.exhausted
 
 
@@ -250,7 +250,7 @@ class _Login:
     until: float
     actions: ActionLimit
     token_hash: str = ""
-    """Of the token of the person behind it, where there are people."""
+    """Hash of the person's token; empty where there are no people."""
     watching: dict[LogoutCallback, None] = field(default_factory=dict)
 
 
@@ -300,12 +300,12 @@ class LoginStore:
         return self.seconds_left(cookie) > 0
 
     def token_hash_of(self, cookie: str) -> str:
-        """Of the token of the person behind a login; empty where there are no people."""
+        """Returns the token hash of the person behind a login; empty where there are no people."""
         found = self._logins.get(secret_hash(cookie))
         return found.token_hash if found is not None else ""
 
     def seconds_left(self, cookie: str) -> float:
-        """Until the cookie is worth nothing; 0: it is not known."""
+        """Returns the seconds until the cookie expires; 0 if it is unknown."""
         found = _find(self._logins, cookie)
         return max(self._logins[found].until - self._clock(), 0.0) if found is not None else 0.0
 
@@ -336,7 +336,7 @@ class LoginStore:
         return False
 
     def actions_of(self, scope: Scope) -> ActionLimit:
-        """How much whoever sends this request may send. Without a login: one of its own."""
+        """Returns the rate limit for the sender of this request; a new one without a login."""
         cookie = self.cookie_of(scope)
         return self._logins[secret_hash(cookie)].actions if cookie is not None else ActionLimit(self._clock)
 
@@ -371,7 +371,7 @@ def _find(known: Iterable[str], secret: str) -> str | None:
 
 MAX_SOCKETS: Final = 128
 MAX_OF_PERSON: Final = 16
-"""Of one person of a team. Threat: whoever opens all of them closes the page for everybody else."""
+"""Maximum sockets of one person of a team. Threat: whoever opens all of them closes the page for everybody else."""
 GOING_AWAY: Final = 1001
 LOGGED_OUT: Final = 4401
 _GOODBYE_SECONDS: Final = 0.2

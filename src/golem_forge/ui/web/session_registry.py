@@ -73,7 +73,7 @@ class SessionRegistry:
         await self._stop_following(session.id)
 
     async def remove(self, session: LiveSession) -> None:
-        """It ended: from now on it is read from its journal."""
+        """Removes an ended session, which is read from its journal from now on."""
         if session in self._live:
             self._live.remove(session)
             await session.close()
@@ -103,7 +103,7 @@ class SessionRegistry:
         self.live(session_id).bus.emit("command", {"requestId": "end", "text": "/exit"}, source="browser")
 
     async def forget(self, session_id: str) -> None:
-        """It was deleted: pages that look at it are told."""
+        """Removes a deleted session and tells the pages that show it."""
         await self._stop_following(session_id)
 
     async def close(self) -> None:
@@ -142,7 +142,7 @@ class SessionLauncher(SessionRegistry):
         self._conversations: dict[LiveSession, Conversation] = {}
 
     async def close(self) -> None:
-        """Ends every session in an orderly way."""
+        """Ends every session in order."""
         for session in list(self._running):
             self._interrupt(session)
         if self._running:
@@ -198,7 +198,7 @@ class SessionLauncher(SessionRegistry):
         return session
 
     async def _open_beside(self, session_id: str, leave: Callable[[], None]) -> str:
-        """What `/resume` does on a page: the other session runs here too, and this one ends."""
+        """Runs `/resume` on a page: the other session starts here too, and this one ends."""
         try:
             id = await self.start(StartRequest(resume=session_id))
         except ApiRefusal as refused:

@@ -47,7 +47,7 @@ _WORDS: Final = {
     "SIGN_IN_AWAY": "away", "STORE_UNAVAILABLE": "away", "REMOVED": "removed", "SIGN_IN_ROLE": "role",
     "SIGN_IN_AGAIN": "again",
 }  # fmt: skip
-"""By code of a refusal: what the page is told; else `refused`."""
+"""Code of a refusal → the word for the page; any other code is `refused`."""
 _log = logging.getLogger(__name__)
 
 
@@ -123,7 +123,7 @@ class SignIn:
         return answer
 
     def _back(self, request: Request, problem: TeamError | None = None) -> Response:
-        """To the page, which shows why, or what there is."""
+        """Redirects to the page, which shows the reason or the content."""
         word = f"#sign-in={_WORDS.get(problem.code, 'refused')}" if problem is not None else ""
         answer = Response(status_code=302, headers={"location": f"/{word}"})
         self._set_begun(request, answer, "", 0)
@@ -209,7 +209,7 @@ class SignIn:
             await run_in_thread(lambda: self._store.accounts.log_out(found.name, SIGN_IN_DOOR, why))
 
     async def watch(self) -> None:
-        """Until it is cancelled: the logins with open sockets are confirmed in time, those that ended are dropped."""
+        """Confirms logins with open sockets in time and drops ended ones, until it is cancelled."""
         recheck = self.client.settings.recheck
         while True:
             await asyncio.sleep(recheck / 4)

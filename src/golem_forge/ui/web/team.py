@@ -71,7 +71,7 @@ _BEARER: Final = "forge.bearer"
 _LOOK_AGAIN_S: Final = 0.05
 _MAX_FOLLOWED: Final = 32
 _MAX_LOGINS: Final = 8
-"""Of one person."""
+"""Maximum logins of one person."""
 _MAX_FILE_BYTES: Final = 1 << 18
 _HASHES: Final = regex("[0-9a-f]{128}")
 NO_SUCH_SESSION: Final = ApiRefusal(404, "There is no such session; the list of sessions shows all.")
@@ -158,7 +158,7 @@ class TeamLogin(LoginStore):
         self._ahead, self._file = now - self._clock(), file
 
     def save(self) -> None:
-        """In a thread, after somebody logged in or out: then it is true after a crash too."""
+        """Saves the logins after somebody logged in or out, so that they survive a crash; runs in a thread."""
         with self._file_lock:
             if self._file is None:
                 return
@@ -171,14 +171,14 @@ class TeamLogin(LoginStore):
                 _log.warning("people log in again after a restart: %s", error.strerror or error)
 
     def close(self) -> None:
-        """From now on the file is the next process's."""
+        """Releases the file for the next process."""
         with self._file_lock:
             file, self._file = self._file, None
             if file is not None:
                 file.close()
 
     def new_code(self) -> str:
-        """None: people log in with their tokens."""
+        """Returns no code: people log in with their tokens."""
         return ""
 
     def enter(self, hash: str, seconds: float = COOKIE_SECONDS) -> str:
@@ -197,13 +197,14 @@ class TeamLogin(LoginStore):
         return cookie_hash in self._logins and bool(self._logins[cookie_hash].watching)
 
     def end(self, cookie_hash: str) -> None:
-        """Its sockets are closed."""
+        """Ends a login and closes its sockets."""
         if cookie_hash in self._logins:
             self._end(cookie_hash)
 
     def refuse_token(self, store: Store, door: str, hash: str, scope: Scope) -> None:
-        """In a thread: records a token that is not valid. Refused (429) after too many, those of each person who had
-        it counted apart: whoever sends many that nobody had hides nothing."""
+        """Records an invalid token; runs in a thread. Raises ApiRefusal (429) after too many; those of each former
+        owner are counted apart, so that a flood of unknown tokens hides nothing.
+        """
         whose = store.accounts.whose_was(hash) if hash else ""
         self._count_failure(whose, _TOO_MANY_TOKENS)
         client = scope.get("client")
@@ -231,10 +232,10 @@ class TeamLogin(LoginStore):
 
 
 class ConfirmedLogins(Protocol):
-    """Of people who sign in elsewhere (`sign_in.SignIn`)."""
+    """The logins of people who sign in elsewhere (`sign_in.SignIn`)."""
 
     paths: frozenset[str]
-    """What goes without a login."""
+    """Paths that need no login."""
     shown: str
     """Where they sign in."""
 
@@ -243,7 +244,7 @@ class ConfirmedLogins(Protocol):
 
 
 def token_seconds(store: Store, person: Person) -> float:
-    """How long the token of this person lasts; in a thread."""
+    """Returns how long the token of this person lasts; runs in a thread."""
     return max(person.expires - store.now(), 0.0) if person.expires else COOKIE_SECONDS
 
 
@@ -273,7 +274,7 @@ class TeamGuard(RequestGuard):
         await super().__call__(scope, receive, send)
 
     async def _identify(self, scope: Scope) -> None:
-        """Whoever it is, is looked up now: a token that was removed a moment ago is worth nothing."""
+        """Looks up the person for every request, so that a removed token is worth nothing at once."""
         login = self._login
         assert isinstance(login, TeamLogin)
         given = header_values(scope, b"authorization")
@@ -329,7 +330,7 @@ class TeamRegistry(SessionRegistry):
     # ---- who is logged in
 
     def watch_people(self) -> None:
-        """From now on a removed person is logged out at once."""
+        """Starts to log out removed people at once."""
         loop = asyncio.get_running_loop()
 
         def rung(session_id: str) -> None:
@@ -411,8 +412,9 @@ class TeamRegistry(SessionRegistry):
     def new_session(
         self, request: StartRequest, label: str = "", mode: str = "chat", *, in_batch: bool = False
     ) -> NewSession:
-        """In a thread. `mode`: of a worker that names none; in a batch the built-in one ends with its answer too.
-        Raises what a start would refuse, and ApiRefusal for what a person of a team may not choose."""
+        """Builds a session, in a thread. `mode`: of a worker that names none; in a batch the built-in one ends with its
+        answer too. Raises what a start would refuse, and ApiRefusal for what a person of a team may not choose.
+        """
         if not request.input.strip():
             raise ApiRefusal(422, "The first message is missing.", {"input": "say what is to be done"})
         if request.resume:
@@ -448,8 +450,9 @@ class TeamRegistry(SessionRegistry):
         )
 
     def program_of(self, wanted: str) -> str:
-        """In a thread: the project that a session in this directory would be of. It reads no file of it: who may not
-        start there shall learn nothing. Raises ApiRefusal."""
+        """Returns the project of a session in this directory, in a thread. It reads no file there, so that a person who
+        may not start there learns nothing. Raises ApiRefusal.
+        """
         return program_id(program_root(self._directory_for(wanted)))
 
     def _directory_for(self, wanted: str) -> Path:
@@ -498,5 +501,5 @@ async def _none_found(session_id: str) -> WatchedSession:
 
 
 def token_of(code: str) -> str:
-    """What a person typed as their token, without what a copy brings along."""
+    """Returns the typed token without surrounding blanks."""
     return code.strip()[:MAX_TOKEN]

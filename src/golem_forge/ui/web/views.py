@@ -84,7 +84,9 @@ def bounded_json(value: Any, limits: SizeLimits = EVENT_LIMITS) -> tuple[Any, bo
 
 
 def shorten_middle(text: str, limit: int) -> tuple[str, bool]:
-    """At most about `limit` characters: the first and the last of them, and how many are between."""
+    """Returns at most about `limit` characters, the first and the last, with the number between; and whether it was
+    shortened.
+    """
     if len(text) <= limit:
         return valid_unicode(text), False
     half = max(limit // 2, 1)
@@ -99,7 +101,9 @@ class _TooManyNodes(_TooManyBytes): ...
 
 
 def _tighter(limits: SizeLimits, *, nodes: bool) -> SizeLimits:
-    """For too many `nodes`, else for too many bytes: then texts get shorter before anything is missing."""
+    """Tightens the limits, for too many `nodes` or else too many bytes; in the second case texts get shorter before
+    anything is left out.
+    """
     if limits.text == _MIN_TEXT and limits.items == _MIN_ITEMS and limits.levels == _MIN_ITEMS:
         return replace(limits, nodes=limits.nodes * 2, total=limits.total * 2)  # the budget is for less than the least
     if nodes:
@@ -414,7 +418,7 @@ _KIND_VIEWS: Final[Mapping[str, Callable[[Fields], View | None]]] = {
 
 
 def _summary(about: Fields, value: Fields, body: View, subject: str) -> str:
-    """What stands behind the tool's name and `subject`: how it failed, or what came out of it."""
+    """Returns the text after the tool's name and `subject`: how it failed, or its result."""
     if told := plain_text(failure_lines(about)).strip():
         return told.split(" - ", 1)[-1]
     if value.get("kind") == "diff" and body["form"] == "diff" and not value.get("summary"):
@@ -541,7 +545,7 @@ def answer_text(action_id: str, problem: str = "", fields: Mapping[str, str] | N
 
 
 def bye_text(reason: str, session: str = "") -> str:
-    """`session`: under which id it goes on."""
+    """Returns the last frame. `session`: the id under which it goes on."""
     return frame_text("bye", reason=reason, **({"session": session} if session else {}))
 
 
@@ -549,7 +553,7 @@ PONG: Final = '{"kind":"pong"}'
 
 
 class Frame:
-    """One event on its way to any number of pages."""
+    """One event that is sent to any number of pages."""
 
     __slots__ = ("_event", "_making", "_short", "_text", "weight")
 
@@ -579,7 +583,7 @@ class Frame:
 
 
 def shown_members(event: Event) -> dict[str, Any]:
-    """`event` and `view`."""
+    """Returns the members `event` and `view` of a frame."""
     try:
         return dict(event_with_view(event))
     except Exception as error:  # a record of somebody else's making must not end the page that looks at it

@@ -186,7 +186,7 @@ class JournalIndex:
 
     @property
     def last(self) -> int:
-        """The highest number."""
+        """The highest event number."""
         return self._seqs[-1] if self._seqs else 0
 
     def after(self, seq: int, limit: int) -> list[int]:
@@ -194,12 +194,12 @@ class JournalIndex:
         return self._seqs[start : start + limit].tolist()
 
     def before(self, seq: int, limit: int) -> list[int]:
-        """The last ones below `seq`, rising."""
+        """Returns the last numbers below `seq`, ascending."""
         end = bisect_left(self._seqs, seq)
         return self._seqs[max(end - limit, 0) : end].tolist()
 
     def news(self) -> LatestEvents:
-        """What still holds of the events that were read since the last call."""
+        """Returns the latest events among those read since the last call."""
         news, self._news = self._news, LatestEvents()
         return news
 
@@ -358,7 +358,7 @@ _KEYS: Final[Mapping[str, Callable[[Event], str]]] = {
 }
 LATEST_TYPES: Final = frozenset(_KEYS)
 _RUN_TYPES: Final = frozenset(LATEST_TYPES - {"sessionStarted", "planUpdated", "usageUpdated"})
-"""What a session that goes on later says anew; what it does not say is not so any more."""
+"""Events that a resumed session emits again; those that it does not emit no longer hold."""
 
 
 class LatestEvents:
@@ -388,7 +388,7 @@ class LatestEvents:
             del self._events[key]
 
     def merge(self, news: LatestEvents) -> None:
-        """`news`: what was found out elsewhere since."""
+        """Adds events that were found elsewhere since."""
         self.resume_after(news._went_on_after)
         for event in news.events():
             self.take(event)

@@ -22,7 +22,7 @@ from golem_forge.ui.web.markdown import MarkdownStream
 from golem_forge.ui.web.views import frame_text
 
 MAX_OPEN: Final = 256
-"""Of each type of event."""
+"""Maximum open streams of each event type."""
 
 
 class OpenStreams:
@@ -55,7 +55,7 @@ class OpenStreams:
         return list(self._open.values())
 
     def ids(self) -> list[str]:
-        """Of the requests and calls that are open here."""
+        """Returns the ids of the open requests and calls."""
         return list(dict.fromkeys(id for _, id, _ in self._open))
 
     def clear(self) -> None:
@@ -73,17 +73,17 @@ def _id_in(event: Event, member: str) -> str:
 _MAX_CHUNK: Final = 256 * 1024
 """Characters in one frame; the rest follows in the next."""
 MAX_ANSWER_TEXT: Final = 4 << 20
-"""Of one answer; the recorded message has what comes after it."""
+"""Maximum characters of one streamed answer; the recorded message has the rest."""
 KEPT_OUTPUT: Final = 64 * 1024
 _MAX_CACHED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """How far one page has seen a flow."""
+    """How much of a stream one page has seen."""
 
     edition: int = -1
-    """Which text it was: a text that was replaced is another edition. −1: it has seen nothing."""
+    """The number of the text, which changes when the text is replaced; −1 if the page has seen nothing."""
     at: int = 0
     blocks: int = 0
     over: bool = False
@@ -99,7 +99,7 @@ class StreamChunk:
     text: str
     place: StreamPosition
     rest: bool
-    """Whether there is more already."""
+    """Whether there is already more."""
 
 
 class OpenStream(ABC):
@@ -111,7 +111,7 @@ class OpenStream(ABC):
         self._made: dict[StreamPosition, StreamChunk] = {}
 
     def take(self, event: Event) -> None:
-        """It has grown, or ended."""
+        """Stores the newest event after the stream has grown or ended."""
         self.event = event
         self._made = {}
 
@@ -120,7 +120,7 @@ class OpenStream(ABC):
         return 0.0
 
     async def piece(self, place: StreamPosition) -> StreamChunk | None:
-        """What a page that stands there is sent next; None: it has everything."""
+        """Returns the next chunk for a page at this position; None if it has everything."""
         cache = self._made
         made = cache.get(place)
         if made is None:
@@ -131,7 +131,7 @@ class OpenStream(ABC):
 
     @abstractmethod
     async def _make(self, place: StreamPosition) -> StreamChunk | None:
-        """The same, made anew."""
+        """Makes the chunk, without the cache."""
 
     def _written(self, data: Mapping[str, Any], view: Mapping[str, Any] | None = None) -> str:
         event = self.event
@@ -140,7 +140,7 @@ class OpenStream(ABC):
 
 
 class ModelText(OpenStream):
-    """What a model says (`text`, rendered) or thinks (`thinking`, plain) in one request."""
+    """The text (rendered) or thinking (plain) of a model in one request."""
 
     def __init__(self, event: Event) -> None:
         super().__init__(event)
@@ -224,7 +224,7 @@ class CallOutput(OpenStream):
 
 
 class CallProgress(OpenStream):
-    """How far a running call is; only the newest word counts."""
+    """The progress of a running call; only the newest report counts."""
 
     def __init__(self, event: Event) -> None:
         super().__init__(event)
@@ -278,13 +278,13 @@ class GrowingText:
         return self._kept.read()
 
     def tail(self) -> tuple[int, str]:
-        """(where it begins, what is kept)."""
+        """Returns the kept text and where it begins."""
         start = self.start if self._keep is None else max(self.end - self._keep, self.start)
         return start, self.since(start)
 
 
 _MAX_INLINE_CHARACTERS: Final = 2048
-"""So many characters are rendered within a millisecond or two."""
+"""Characters that are rendered within a millisecond or two, so without a thread."""
 
 
 class RenderedStream:

@@ -93,7 +93,7 @@ def _parse_after(given: str | None) -> int | None:
 
 
 class _Snapshot(NamedTuple):
-    """How things stood when the page joined."""
+    """The state of the session when the page joined."""
 
     last: int
     standing: list[Event]
@@ -164,7 +164,7 @@ class _PageConnection:
                 writing.cancel()
 
     def _join(self) -> _Snapshot:
-        """At once, before anything is waited for: what happens from here on waits in the queue, the end too."""
+        """Joins before anything is awaited, so that all later events, the end included, wait in the queue."""
         session, audience = self._session, self._session.audience
         self._queue = audience.join()
         return _Snapshot(
@@ -176,7 +176,7 @@ class _PageConnection:
         )
 
     async def _catch_up(self, after: int | None, moment: _Snapshot) -> None:
-        """Everything up to the moment of joining."""
+        """Sends everything up to the moment of joining."""
         session = self._session
         last, standing, questions, flows, streams = moment
         resumes = after is not None and after <= last
@@ -267,7 +267,7 @@ _READ_ONLY: Final = {
     SessionStatus.CLOSED: "This session does not run: here you can only read it. Resume it to go on.",
 }
 _NEEDS_READY: Final = frozenset({"command", "manualToolInvoke"})
-"""Nobody hears them before it stands."""
+"""Actions that nothing handles before the session is ready."""
 _MAX_PROBLEM: Final = 500
 
 

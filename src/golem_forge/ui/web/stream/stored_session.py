@@ -36,7 +36,7 @@ from golem_forge.ui.web.stream.watched_session import FollowedSession, SessionSt
 from golem_forge.ui.web.wire import ApiRefusal
 
 PERSON: Final = "forge.person"
-"""In the scope of a request: the store as the person behind it may use it."""
+"""Key in the scope of a request: the store with the rights of the person behind it."""
 _QUESTION_MARKS: Final = (b'"approvalRequired"', b'"formRequired"')
 OUTPUT_HANDLE: Final = regex(r"out_[0-9a-f]{12}")
 NO_OUTPUT: Final = "This session keeps no such output."
@@ -83,13 +83,13 @@ class TeamSession(FollowedSession):
 
     @staticmethod
     def event_of(row: QuestionRow) -> Event:
-        """As it was asked; without its number."""
+        """Returns the question's event, without its number."""
         type = "approvalRequired" if row.kind == "approval" else "formRequired"
         ts = datetime.fromtimestamp(row.asked, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return Event(type, row.wire, None, 0, ts, row.session, "")
 
     def kept_output(self, who: PersonStore, handle: str) -> Path:
-        """In a thread: a copy of an output that was kept whole. Refused (404) where there is none."""
+        """Returns a copy of a stored output; runs in a thread. Raises ApiRefusal (404) if there is none."""
         path = self._path.with_suffix("") / handle
         if OUTPUT_HANDLE.fullmatch(handle) is None:
             raise ApiRefusal(404, NO_OUTPUT)
@@ -103,7 +103,7 @@ class TeamSession(FollowedSession):
         return path
 
     def remove(self) -> None:
-        """The copy; what is in the store stays."""
+        """Removes the local copy; the store keeps its content."""
         with contextlib.suppress(OSError):
             self._path.unlink()
         shutil.rmtree(self._path.with_suffix(""), ignore_errors=True)
@@ -119,7 +119,7 @@ class TeamSession(FollowedSession):
         return state
 
     def _copy(self) -> tuple[str, list[bytes]]:
-        """In a thread: the new lines into the file. Gives the state of the session, and the lines."""
+        """Copies the new lines into the file and returns the session's state and the lines; runs in a thread."""
         row = self._store.find(self.id)
         self._runner, state = row.runner, row.state
         new: list[bytes] = []
@@ -134,7 +134,7 @@ class TeamSession(FollowedSession):
     # ---- what is not recorded
 
     async def live_frames(self, after: int) -> tuple[list[dict[str, Any]], int]:
-        """For a terminal that comes through the API, again and again: text that is not recorded."""
+        """Returns unrecorded live text for a terminal that polls the API."""
         self._wanted_until = time.monotonic() + _WANTED_S
         if self._following is None or self._following.done():
             await self.arrive()
@@ -162,7 +162,7 @@ class TeamSession(FollowedSession):
             await self._leave_runner()
 
     def _take_live(self, event: Event) -> None:
-        """Not before the records that it follows: else an answer would stand above its question."""
+        """Shows live text only after the records that it follows; else an answer would stand above its question."""
         if event.seq <= self._shown:
             self.audience.take(event)
         else:
@@ -255,7 +255,7 @@ class TeamSession(FollowedSession):
             raise ApiRefusal(422, f"The answer did not count: {problem}.")
 
     def _why_not_reached(self) -> str:
-        """In a thread."""
+        """Says why the runner cannot be reached; runs in a thread."""
         host = next((each["host"] for each in self._store.runners.seen() if each["id"] == self._runner), "")
         if not host:
             return "This form asks for a secret, and no runner has the session now. Try again in half a minute."

@@ -91,7 +91,7 @@ QueueEntry = Frame | OpenStream | str
 
 
 class QueueClosed(Exception):
-    """Nothing more comes; the socket is to be closed with this code."""
+    """Raised if nothing more comes; the socket is closed with this code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -99,9 +99,9 @@ class QueueClosed(Exception):
 
 
 class PageQueue:
-    """What waits for one page. Recorded events wait in order, none is left out. An open stream waits at most once
-    however often it grows, and comes out when sending is worth it; one that ended comes out at its place. A page that
-    does not keep up is closed and resumes by number."""
+    """The queue of one page. Recorded events wait in order, none is left out. An open stream waits at most once however
+    often it grows; one that ended comes out at its place. A page that does not keep up is closed and resumes by number.
+    """
 
     def __init__(self, most: int = MAX_WAITING) -> None:
         self._most = most
@@ -144,7 +144,7 @@ class PageQueue:
         self._notify()
 
     def end(self, code: int, reason: str, session: str = "") -> None:
-        """What waits is still sent, then why, then nothing."""
+        """Sends what waits, then the reason, and closes the queue."""
         if not self._end:
             self._entries.append(bye_text(reason, session))
             self._end = code
@@ -200,7 +200,7 @@ class SessionStatus(StrEnum):
     ELSEWHERE = "elsewhere"
     """Another process runs it; here it can be watched."""
     CLOSED = "closed"
-    """Nobody runs it."""
+    """No process runs it."""
 
 
 class WatchedSession(ABC):
@@ -217,7 +217,7 @@ class WatchedSession(ABC):
 
     @abstractmethod
     def open_questions(self) -> list[Event]:
-        """Same ids, original order."""
+        """Returns the open questions with the same ids, in the original order."""
 
     async def act_elsewhere(self, type: str, given: Mapping[str, Any], scope: Mapping[str, Any]) -> bool:
         """Does what a page asks for where another process runs the session; False: that is not possible from here."""
@@ -225,22 +225,24 @@ class WatchedSession(ABC):
 
     @abstractmethod
     async def arrive(self) -> None:
-        """A page is about to look."""
+        """Called when a page is about to look."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Pages are told."""
+        """Closes the session and tells the pages."""
 
 
 UI_NAME: Final = "browser"
-"""Who answers, as the journal and other UIs name it."""
+"""The name in the journal and for other UIs."""
 _NO_JOURNAL_NAME: Final = ".none"
 
 
 class LiveSession(WatchedSession):
-    """From `open` to `close` it is attached to the RuntimeUI as `browser`, so somebody can answer whether or not a page
-    is open. The past comes from the journal, or from bounded memory where there is none. While a session starts it has
-    no journal and its events have no number; if it then resumes an earlier session, pages are told to reload."""
+    """A session that runs in this process. From `open` to `close` it is attached to the RuntimeUI as `browser`, so
+    somebody can answer whether or not a page is open. The past comes from the journal, or from bounded memory where
+    there is none. While a session starts it has no journal and its events have no number; if it then resumes an earlier
+    session, pages are told to reload.
+    """
 
     state = SessionStatus.LIVE
     answerable = True
@@ -294,7 +296,7 @@ class LiveSession(WatchedSession):
         return self.bus.session_id
 
     def is_known_as(self, session_id: str) -> bool:
-        """Also by the name it had before an earlier session went on in it."""
+        """Whether this is its id, or the one it had before it resumed an earlier session."""
         return session_id in (self.id, self._opened_as)
 
     @property
@@ -337,7 +339,7 @@ class LiveSession(WatchedSession):
         self.audience.take(event if self._numbered else _unnumbered(event))
 
     def _begin(self, event: Event) -> None:
-        """From now on events are recorded. What an earlier session left is not on any page yet."""
+        """Marks that events are recorded from now on. What an earlier session left is not on any page yet."""
         self._number()
         if event.seq > 1 and not self._remembers:
             self.audience.end(MOVED, "An earlier session goes on; the page loads it.", self.id)
@@ -381,7 +383,7 @@ class LiveSession(WatchedSession):
 
 
 def _unnumbered(event: Event) -> Event:
-    """For an event that no journal will have: without a number that pages could ask for."""
+    """Returns an event that no journal will have, without a number that pages could ask for."""
     return Event(event.type, event.wire, None, 0, event.ts, event.session_id, event.worker_id, event.source)
 
 
@@ -392,8 +394,9 @@ _log = logging.getLogger(__name__)
 
 
 class FollowedSession(WatchedSession):
-    """While a page looks, the journal is checked five times a second; nothing is written, locked or answered. The file
-    may grow, close, be resumed or disappear; of a damaged one what is readable is shown."""
+    """A session of another process. While a page looks, its journal is checked five times a second; nothing is written,
+    locked or answered. The file may grow, close, be resumed or disappear; of a damaged one what is readable is shown.
+    """
 
     runtime: Final = None
 
@@ -410,7 +413,7 @@ class FollowedSession(WatchedSession):
         self._looking = asyncio.Lock()
 
     def open_questions(self) -> list[Event]:
-        """None: they are answered where the session runs."""
+        """Returns none: they are answered where the session runs."""
         return []
 
     async def open(self) -> None:
