@@ -104,15 +104,15 @@ class DirectoryListing:
     directories: tuple[str, ...] = ()
     near_below: frozenset[str] = frozenset()
     findings: tuple[ScanFinding, ...] = ()
-    cleared: tuple[tuple[str, Stamp], ...] = ()
-    """Names that would be secrets but for their content."""
+    judged: tuple[tuple[str, Stamp], ...] = ()
+    """Names whose content decided whether they are secrets."""
     watch: int = -1
 
     def is_stale(self) -> bool:
         return (
             not self.settled
             or stamp_at(self.path) != self.stamp
-            or any(stamp_at(os.path.join(self.path, name)) != stamp for name, stamp in self.cleared)
+            or any(stamp_at(os.path.join(self.path, name)) != stamp for name, stamp in self.judged)
         )
 
 
@@ -149,7 +149,8 @@ class DirectoryLister:
                 os.close(fd)
         if not listing.listed:
             listing.findings = (ScanFinding(parts, EntryKind.DIRECTORY, protected=False, secret=False, unlisted=True),)
-        listing.settled = abs(now - listing.stamp[0]) > _SETTLED_NS
+        stamps = (listing.stamp, *(stamp for _, stamp in listing.judged))
+        listing.settled = all(abs(now - stamp[0]) > _SETTLED_NS for stamp in stamps)
         return listing
 
     def _read(self, listing: DirectoryListing, fd: int, now: int) -> None:
@@ -176,21 +177,21 @@ class DirectoryLister:
             listing.near_below = frozenset(_near_below(listing.parts, entries, listing.path))
         elif has_head or all_count or not is_plain("/".join(plain)):
             entries = {**others, **dict.fromkeys(plain, EntryKind.FILE)}
-        cleared: list[tuple[str, Stamp]] = []
+        judged: list[tuple[str, Stamp]] = []
         if not all_count:
             plain_here = is_plain_anywhere if has_head else is_plain
             entries = {name: kind for name, kind in entries.items() if kind is EntryKind.SOCKET or not plain_here(name)}
         if entries:
-            listing.findings = tuple(self._judged(listing, entries, fd, now, cleared))
-            listing.cleared = tuple(cleared)
+            listing.findings = tuple(self._found(listing, entries, fd, now, judged))
+            listing.judged = tuple(judged)
 
-    def _judged(
+    def _found(
         self,
         listing: DirectoryListing,
         entries: dict[str, EntryKind],
         fd: int,
         now: int,
-        cleared: list[tuple[str, Stamp]],
+        judged: list[tuple[str, Stamp]],
     ) -> Iterator[ScanFinding]:
         parts = listing.parts
         above = (*self._above, *parts)
@@ -198,23 +199,25 @@ class DirectoryLister:
             found = marks((*above, name), git_is_file=kind is not EntryKind.DIRECTORY, unprotect=self._unprotect)
             protected = listing.near and Mark.PROTECTED_PATH in found
             secret = Mark.SECRET_PATH in found
-            if secret and (stamp := self._cleared(parts, name, kind, fd, now)) is not None:
-                secret = False
-                cleared.append((name, stamp))
+            if secret and (content := self._judge_content(parts, name, kind, fd, now)) is not None:
+                stamp, is_public = content
+                secret = not is_public
+                judged.append((name, stamp))
             if protected or secret or (kind is EntryKind.SOCKET and not is_dead_socket(name, fd)):
                 made = stamp_at(name, fd) if kind is EntryKind.LINK else None
                 yield ScanFinding((*parts, name), kind, protected, secret, made=made)
 
-    def _cleared(self, parts: Parts, name: str, kind: EntryKind, fd: int, now: int) -> Stamp | None:
-        """The stamp of what only its name makes a secret. Where installers and git write, names like `cacert.pem`, or a
-        branch `fix.key`, are ordinary: there the content decides."""
+    def _judge_content(self, parts: Parts, name: str, kind: EntryKind, fd: int, now: int) -> tuple[Stamp, bool] | None:
+        """The stamp of what only its name makes a secret, and whether it is none. None: the name decides. Where
+        installers and git write, names like `cacert.pem`, or a branch `fix.key`, are ordinary: there the content
+        decides."""
         in_git = _is_written_by_git(parts)
         if not in_git and not (in_dependencies((*parts, name)) and self._is_key_file(parts, name)):
             return None
         if kind is EntryKind.DIRECTORY:  # its own names are judged
-            return None if name.startswith(".") else stamp_at(name, fd)
+            return None if name.startswith(".") else (stamp_at(name, fd), True)
         if kind is EntryKind.LINK:  # what it leads to is judged by its own name
-            return stamp_at(name, fd)
+            return stamp_at(name, fd), True
         try:
             file = Handle(os.open(name, CONTENT, dir_fd=fd))
             info = os.fstat(file.fd)
@@ -224,7 +227,7 @@ class DirectoryLister:
                 known = _is_public(file.fd, info.st_size, in_git=in_git)
                 if abs(now - stamp[0]) > _SETTLED_NS:
                     self._public[stamp] = known
-            return stamp if known else None
+            return stamp, known
         except OSError:
             return None
 

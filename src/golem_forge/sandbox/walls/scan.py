@@ -393,7 +393,7 @@ class ZoneScan:
         """Whether a name was judged by its content, and may be a secret or none any more."""
         listing = self._listings.get(here)
         return listing is not None and (
-            any(cleared == name for cleared, _ in listing.cleared)
+            any(judged == name for judged, _ in listing.judged)
             or any(one.parts[-1:] == (name,) for one in listing.findings)
         )
 
