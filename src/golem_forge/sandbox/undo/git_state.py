@@ -60,7 +60,7 @@ class GitRefused(Exception):
     stated_name = "GitRefused"
 
 
-class GitReading(NamedTuple):
+class GitListing(NamedTuple):
     """What git says of a repository; `GitState.states` makes states of paths of it."""
 
     found: dict[str, tuple[PathState, bytes]]
@@ -88,7 +88,7 @@ class GitState:
         going_on = (_stamp(os.path.join(self._own, name)) for name in _OPERATIONS)
         return (*own, *common, *going_on, *_directories(os.path.join(self._common, "refs")))
 
-    def read(self) -> GitReading:
+    def read(self) -> GitListing:
         """Raises GitRefused."""
         found: dict[str, tuple[PathState, bytes]] = {}
         for line in self._git("for-each-ref", "--format=%(objectname) %(refname)").splitlines():
@@ -105,10 +105,10 @@ class GitState:
         diff = self._git(*words, commit or _EMPTY_TREE, may_fail=not commit)
         for file, content in self._operation_files():
             found[PREFIX + file] = (PathState(PathKind.FILE), content)
-        return GitReading(found, commit, diff)
+        return GitListing(found, commit, diff)
 
     def states(
-        self, reading: GitReading, hidden: tuple[os.stat_result, list[tuple[bytes, bytes]]] | None = None
+        self, reading: GitListing, hidden: tuple[os.stat_result, list[tuple[bytes, bytes]]] | None = None
     ) -> dict[str, tuple[PathState, bytes]]:
         """Path → state, and the content where it is a file; the caller keeps it. `hidden`: entries with a flag, as
         somebody read them from the index that had this stat. Raises GitRefused."""

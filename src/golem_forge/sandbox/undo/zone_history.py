@@ -34,7 +34,7 @@ from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
-from golem_forge.sandbox.undo.git_state import INDEX, GitReading, GitRefused, GitState, left_commits
+from golem_forge.sandbox.undo.git_state import INDEX, GitListing, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
 from golem_forge.sandbox.undo.zone_files import (
     MOST_ENTRIES,
@@ -317,7 +317,7 @@ class ZoneHistory:
             self._look_at_git()
             self._mark, self._too_much = None, str(error)
 
-    def _look_at_git(self, stamp: object = None, begun: Future[GitReading] | None = None) -> None:
+    def _look_at_git(self, stamp: object = None, begun: Future[GitListing] | None = None) -> None:
         """HEAD, refs, index and stash. `begun`: they are being read, and had this stamp before."""
         if self._git_state is None or (stamp := stamp or self._git_state.stamp()) == self._git_stamp:
             return
