@@ -107,11 +107,11 @@ def help_of(*words: str) -> str:
 
 def verbs_below(verb: str) -> list[str]:
     """The verbs of a group (`forge tools`, `forge mcp`): their lines stand below a `VERB` in its help."""
-    from golem_forge.cli.main import TEAM_VERBS
+    from golem_forge.cli.main import TEAM_VERBS, VERBS_ELSEWHERE
 
     if verb in TEAM_VERBS:  # their help shows all of them at once
         return []
-    return list(getattr(import_module(f"golem_forge.cli.{verb}"), "VERBS", ()))
+    return list(getattr(import_module(f"golem_forge.cli.{VERBS_ELSEWHERE.get(verb, verb)}"), "VERBS", ()))
 
 
 # ---- configuration keys

@@ -18,9 +18,10 @@ from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.agent.slash.handler import SlashCommands
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.ui.approval_prompt import card_data
+from golem_forge.ui.headless import PlainAdapter
 from golem_forge.ui.render.card import approval_card
 from golem_forge.ui.render.lines import plain_text
-from golem_forge.ui.session_ui import PlainAdapter, exit_code
+from golem_forge.ui.session_ui import exit_code
 
 
 def answer(request: ApprovalRequest) -> dict[str, Any]:

@@ -44,16 +44,9 @@ from golem_forge.sandbox.target import FileKind
 from golem_forge.storage.home import forge_home
 from golem_forge.toolsets.search.grep_files import zone_files
 from golem_forge.ui import session_ui
+from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter
 from golem_forge.ui.line_terminal import forbid_colour
-from golem_forge.ui.session_ui import (
-    CombinedUI,
-    HeadlessAdapter,
-    PlainAdapter,
-    SessionUI,
-    exit_code,
-    exit_code_for,
-    status_for,
-)
+from golem_forge.ui.session_ui import CombinedUI, SessionUI, exit_code, exit_code_for, status_for
 
 if TYPE_CHECKING:
     from golem_forge.ui.web.app import WebAdapter

@@ -21,9 +21,9 @@ from golem_forge.events.bus import EventBus
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.events.serialization import Event
 from golem_forge.ui.approval_prompt import ask_card
+from golem_forge.ui.headless import PlainAdapter
 from golem_forge.ui.line_terminal import ask_line, print_lines
 from golem_forge.ui.render.lines import line, lines_of, mappings_in, to_text
-from golem_forge.ui.session_ui import PlainAdapter
 from golem_forge.ui.trace import TERMINAL, TraceLevel
 
 _COMMAND_S: Final = 0.3

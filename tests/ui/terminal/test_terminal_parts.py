@@ -17,8 +17,8 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.tools.forms import derive_fields
+from golem_forge.ui.headless import PlainAdapter
 from golem_forge.ui.render.results import duration_text
-from golem_forge.ui.session_ui import PlainAdapter
 from golem_forge.ui.terminal import create_event_cli_adapter
 from golem_forge.ui.terminal import transcript as markdown
 from golem_forge.ui.terminal.adapter import ExitConfirmation

@@ -31,7 +31,8 @@ from golem_forge.team.database import TeamError
 from golem_forge.team.journal import PORT_COMMAND
 from golem_forge.team.people import TeamStore
 from golem_forge.team.rows import ENDED, FAILED, FINISHED, QUEUED, RUNNING, StoredSession
-from golem_forge.ui.session_ui import INTERRUPTED, PlainAdapter
+from golem_forge.ui.headless import PlainAdapter
+from golem_forge.ui.session_ui import INTERRUPTED
 from golem_forge.ui.terminal import create_event_cli_adapter
 from golem_forge.ui.trace import TraceLevel
 

@@ -16,7 +16,7 @@ from golem_forge.events.bus import EventBus
 from golem_forge.ui.terminal.input_line import CompletionSources
 
 if TYPE_CHECKING:
-    from golem_forge.ui.session_ui import PlainAdapter
+    from golem_forge.ui.headless import PlainAdapter
     from golem_forge.ui.terminal.adapter import TerminalAdapter
 
 
@@ -49,7 +49,7 @@ def create_event_cli_adapter(
     output = output or sys.stdout
     input = input or sys.stdin
     if not (raw_mode and enable_raw_mode and is_terminal(output) and is_terminal(input)):
-        from golem_forge.ui.session_ui import PlainAdapter
+        from golem_forge.ui.headless import PlainAdapter
 
         return PlainAdapter(bus, output=output, trace=trace_level)
     from golem_forge.ui.terminal.adapter import TerminalAdapter

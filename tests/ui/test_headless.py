@@ -14,7 +14,7 @@ from golem_forge.agent.run_result import RunResult, RunStatus
 from golem_forge.events.bus import EventBus
 from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
 from golem_forge.events.serialization import Event
-from golem_forge.ui.session_ui import HeadlessAdapter, PlainAdapter, run_result_data
+from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter, run_result_data
 
 ANSWER = RunResult(
     success=True, status=RunStatus.COMPLETED, response="Done.\n", usage=TokenUsage(input=5, output=2), cost=0.5
