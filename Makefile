@@ -35,8 +35,8 @@ DOCS   := build/docs-venv
 # ports.
 TEST_PARTS := bubblewrap chromium-headless-shell git $(if $(filter true,$(CI)),nginx openssh-server postgresql)
 
-# Tests wait for programs, kernels and timers half of the time: on two cores, four processes keep them 53 % busy, six
-# 76 %, eight 92 %. Each takes about half a gigabyte.
+# Tests wait for programs, kernels and timers: on two fast cores four processes kept them 53 % busy, six 76 %, eight
+# 92 %; on two slow ones eight took 967 s and four 999 s. Each process takes about half a gigabyte.
 TEST_PROCESSES ?= $(shell cores=$$(nproc); echo $$((cores > 8 ? cores : 8)))
 
 # A caller's settings must not reach the tests or distort a measurement. Without byte-code files every
