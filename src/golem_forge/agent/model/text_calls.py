@@ -234,9 +234,14 @@ class TextCallModel(WrappedModel):
                 else:
                     yield event
         finally:
-            aclose = getattr(events, "aclose", None)
-            if aclose is not None:
-                await aclose()
+            await _close(events)
+
+
+async def _close(events: AsyncIterator[ModelEvent]) -> None:
+    """Closes the connection of a cancelled stream at once, not when it is collected."""
+    aclose = getattr(events, "aclose", None)
+    if aclose is not None:
+        await aclose()
 
 
 def with_text_calls(completed: Completed, request: Request) -> Completed:
@@ -298,10 +303,7 @@ class XmlModel(WrappedModel):
                 else:
                     yield event
         finally:
-            # A cancelled stream closes its connection at once, not when it is collected.
-            aclose = getattr(events, "aclose", None)
-            if aclose is not None:
-                await aclose()
+            await _close(events)
 
 
 def as_plain_text(request: Request) -> Request:

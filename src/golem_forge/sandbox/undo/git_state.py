@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -157,11 +157,11 @@ class GitState:
         said = self._git("reflog", "show", "--format=%H", "refs/stash", "--", may_fail=True)
         return said.decode("ascii", "replace").split()
 
-    def pin(self, ids: Iterable[str]) -> None:
-        """Keeps these commits from being collected."""
+    def pin(self, ids: Set[str]) -> None:
+        """Keeps these commits from being collected. Git refuses one that is named twice."""
         self._update_pins(f"update {_WAS}{one} {one}\n" for one in ids)
 
-    def unpin(self, ids: Iterable[str]) -> None:
+    def unpin(self, ids: Set[str]) -> None:
         self._update_pins(f"delete {_WAS}{one}\n" for one in ids)
 
     def _update_pins(self, lines: Iterable[str]) -> None:

@@ -487,7 +487,7 @@ class ZoneStore:
         """Session → when it last changed something."""
         return dict(self._db.execute("SELECT session, MAX(at) FROM kept GROUP BY session"))
 
-    def forget_session(self, session: str) -> list[str]:
+    def forget_session(self, session: str) -> frozenset[str]:
         """The commits that are kept for no other."""
         rows = self._db.execute(
             "SELECT digest FROM kept WHERE session = ? AND digest LIKE ?"
@@ -495,7 +495,7 @@ class ZoneStore:
             (session, _COMMIT + "%", session),
         ).fetchall()
         self._db.execute("DELETE FROM kept WHERE session = ?", (session,))
-        return [row[0].removeprefix(_COMMIT) for row in rows]
+        return frozenset(row[0].removeprefix(_COMMIT) for row in rows)
 
     def collect(self, *, every_byte: bool = False) -> int:
         """Removes contents that nothing names any more. Packs of which a quarter is unused are written anew, with
