@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import select
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import to_mcp
 from golem_forge.mcp.client import connection
 from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, ServerState
+from golem_forge.mcp.client.stdio_transport import LineWriter
 from golem_forge.tools.context import ToolContext
 
 LOG = {"MODERN_LOG": "/workspace/log", "ECHO_LOG": "/workspace/log"}
@@ -134,6 +136,26 @@ async def test_why_the_first_start_failed_is_told_after_later_ones(
         assert "the first start: " in failed.value.message and said in failed.value.message
         assert hint in failed.value.message
         assert hint or "`" not in failed.value.message
+
+
+@pytest.mark.usefixtures("quick_tries")
+async def test_a_server_that_ends_before_it_is_asked_is_told_by_its_exit_code(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def late(writer: LineWriter) -> None:
+        """The loop stands still until nobody reads the pipe, so that the end of the output is not seen first."""
+        pipe = select.poll()
+        pipe.register(writer._descriptor, 0)
+        pipe.poll()
+        write(writer)
+
+    write = LineWriter._write
+    monkeypatch.setattr(LineWriter, "_write", late)
+    spec = ground.spec("bad", args=("-S", "-c", "import sys; sys.exit('broken')"))
+    async with pooled(ground, spec) as rig:
+        with pytest.raises(ForgeError) as failed:
+            await rig.pool.wait_connected("bad")
+        assert "'bad' failed: the server ended with exit code 1; its stderr: broken; then run" in failed.value.message
 
 
 async def test_a_program_that_answered_before_has_no_longer_start(ground: Ground, loop_time: LoopTime) -> None:

@@ -33,6 +33,7 @@ from golem_forge.mcp.client.transport import (
     CLOSED_WORDS,
     ErrorResponse,
     NeedsLogin,
+    NotSent,
     OpenTransport,
     ServerLink,
     TransportError,
@@ -171,7 +172,8 @@ class Connection:
         if (failure := self._opened.failure()) is not None:
             return failure
         cause = _cause(error)
-        if cause.code == CONNECTION_ENDED and (words := self._opened.why_ended()):
+        is_end = cause.code == CONNECTION_ENDED or isinstance(cause, NotSent)  # it may end before it is asked
+        if is_end and (words := self._opened.why_ended()):
             return ForgeError(words, code=CONNECTION_ENDED)
         return cause
 
