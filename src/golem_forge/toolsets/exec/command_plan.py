@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
+from golem_forge.policy.facts import SYSTEM_PATH, is_system_directory
 from golem_forge.policy.rules.model import expand_groups, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text
 from golem_forge.sandbox.network.proxy import PROXY_PORT
