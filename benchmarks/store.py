@@ -31,10 +31,9 @@ from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.journal import CallStart
 from golem_forge.team.database import open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
-from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.people import Role, add_person
 from golem_forge.team.rows import FINISHED, Append, Lease, NewSession
-from golem_forge.team.runner import own_folder
+from golem_forge.team.runner import LeaseKeeper, own_folder
 from golem_forge.team.schema import upgrade
 from golem_forge.team.session_run import RunnerParts, SessionRun
 from golem_forge.team.store import Store

@@ -17,9 +17,9 @@ from tests.acceptance.user_tools import yaml_of
 from tests.agent.conftest import Script, calls
 from tests.deadlines import PATIENCE
 
-from golem_forge.agent.mcp_serve import serve_session
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session import entry_session
+from golem_forge.cli.mcp.serve import serve_session
 from golem_forge.core.calls import Caller
 from golem_forge.core.ids import new_id
 from golem_forge.core.signals import InterruptSignal

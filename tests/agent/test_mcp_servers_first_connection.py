@@ -19,7 +19,7 @@ from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
 from tests.team.background import Program
 
-from golem_forge.agent.mcp_serve import serve_session
+from golem_forge.cli.mcp.serve import serve_session
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.ids import new_id
 from golem_forge.core.signals import InterruptSignal

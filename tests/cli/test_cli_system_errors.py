@@ -19,7 +19,7 @@ import pexpect
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge.cli.format import describe_os_error
+from golem_forge.cli.command import describe_os_error
 from golem_forge.cli.main import main
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.usertools import create

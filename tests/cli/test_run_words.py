@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.cli.args import CommandUsageError
+from golem_forge.cli.command import CommandUsageError
 from golem_forge.cli.run import RunArgs, parse_run_args
 
 

@@ -25,14 +25,12 @@ from tests.team.test_runner import journal_is_whole
 
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.serialization import iso_time
-from golem_forge.team import lease as lease_keeper
 from golem_forge.team import runner as runners
 from golem_forge.team import session_run
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter, StoredJournals
-from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.rows import ENDED, FINISHED, QUEUED, STOPPED, WAITING, NewSession
-from golem_forge.team.runner import Runner, RunnerOptions
+from golem_forge.team.runner import LeaseKeeper, Runner, RunnerOptions
 from golem_forge.team.session_run import RunnerParts, SessionRun
 from golem_forge.team.store import Store
 
@@ -158,7 +156,7 @@ async def test_what_was_read_before_a_session_was_taken_again_does_not_take_it_a
 def test_a_renewal_that_was_sent_for_an_earlier_epoch_says_nothing_about_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_keeper, "RENEW_S", 0.01)
+    monkeypatch.setattr(runners, "RENEW_S", 0.01)
     store = Store.open("sqlite", tmp_path, create=True)
     first = store.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
     assert first is not None
@@ -466,7 +464,7 @@ async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_
 ) -> None:
     """The row names no runner any more when the next renewal looks: nobody has taken the session over."""
     program.play({"calls": [write_call("/work/a.txt", "x")]} if last == "park" else {"say": "done"}, {"say": "done"})
-    monkeypatch.setattr(lease_keeper, "RENEW_S", 0.05)
+    monkeypatch.setattr(runners, "RENEW_S", 0.05)
     really = getattr(Store, last)
 
     def late(self: Store, *args: Any, **more: Any) -> Any:
@@ -490,7 +488,7 @@ async def test_a_stop_that_comes_between_a_claim_and_its_start_is_heard(
     store_url: str, tmp_path: Path, ready_forge: ReadyForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runners, "SWEEP_S", 600.0)
-    monkeypatch.setattr(lease_keeper, "RENEW_S", 600.0)
+    monkeypatch.setattr(runners, "RENEW_S", 600.0)
     program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge)
     program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": LONG}}]}, {"say": "done"})
     other, claim = program.store(), Store.claim

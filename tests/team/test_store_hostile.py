@@ -20,11 +20,11 @@ from golem_forge.net.guard import secret_hash
 from golem_forge.orchestrator import outputs
 from golem_forge.team.database import TeamError, open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
-from golem_forge.team.journal_table import is_private
 from golem_forge.team.people import PersonStore, Role, add_person
 from golem_forge.team.rows import AUTHOR_ONCE, FINISHED, Append, Lease, NewSession, SessionEnding
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.schema import PAGE, RUNNER, grant_role
+from golem_forge.team.session_table import is_private
 from golem_forge.team.store import Store
 from golem_forge.ui.web.team import TeamLogin
 

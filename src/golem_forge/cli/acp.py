@@ -16,8 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, NoReturn
 
-from golem_forge.cli.args import EXIT_OPTIONS, declare, exit_overrides, parser
-from golem_forge.cli.format import fail, print_error
+from golem_forge.cli.command import EXIT_OPTIONS, declare, exit_overrides, fail, parser, print_error
 from golem_forge.cli.mcp.install import (
     PRODUCTS,
     Product,

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.session import entry_session
 from golem_forge.agent.session_plan import has_entry
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.cli.args import CommandUsageError
-from golem_forge.cli.format import print_json, step_drawer
+from golem_forge.cli.command import CommandUsageError, print_json, step_drawer
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status

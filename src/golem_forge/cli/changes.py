@@ -24,8 +24,7 @@ from golem_forge.agent.session_changes import (
     undo_call,
 )
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, USAGE, read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import DENIED, FAILED, NOT_FOUND, USAGE, fail, print_error, print_json, read_args
 from golem_forge.cli.sessions import ID_SHOWN, found_session, home_with_sessions, root_here
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES

@@ -35,9 +35,8 @@ from golem_forge.agent.worker_zones import (
     is_home_without_program,
     zone_problems,
 )
-from golem_forge.cli.args import read_args
+from golem_forge.cli.command import print_json, read_args
 from golem_forge.cli.dry_run import chosen_model
-from golem_forge.cli.format import print_json
 from golem_forge.cli.hooks import read_hooks
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.tools.list import take_inventory

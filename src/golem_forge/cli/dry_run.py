@@ -39,7 +39,7 @@ from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_ses
 from golem_forge.agent.skills import find_skills
 from golem_forge.agent.trust import trust_store
 from golem_forge.agent.worker_zones import approval_blocks
-from golem_forge.cli.format import print_json
+from golem_forge.cli.command import print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.config.program import Program, program_root
 from golem_forge.config.run_block import ApprovalMode, BudgetLimits

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.explain import COMMAND_TOOL, DryEvaluator, open_evaluator, plan_for_explain
 from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.args import FAILED, USAGE, read_args, run_verb
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import FAILED, USAGE, fail, print_error, print_json, read_args, run_verb
 from golem_forge.config.hooks_block import Hook, HookPoint
 from golem_forge.config.program import Program, load_program
 from golem_forge.core.calls import Caller, ToolCall

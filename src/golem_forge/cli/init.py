@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.args import read_args
-from golem_forge.cli.format import fail
+from golem_forge.cli.command import fail, read_args
 from golem_forge.core.text import display_path
 
 HELP: Final = """usage: forge init [DIR]

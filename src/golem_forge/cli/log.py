@@ -15,8 +15,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from golem_forge.cli.args import NOT_FOUND, CommandUsageError, declare, parser, read_args
-from golem_forge.cli.format import fail, print_columns, print_csv, print_error, print_json, print_json_list
+from golem_forge.cli.command import (
+    NOT_FOUND,
+    CommandUsageError,
+    declare,
+    fail,
+    parser,
+    print_columns,
+    print_csv,
+    print_error,
+    print_json,
+    print_json_list,
+    read_args,
+)
 from golem_forge.cli.sessions import (
     ALL_SESSIONS,
     DENIALS,

@@ -214,7 +214,7 @@ def _guarded(run: "Callable[[list[str]], int]", words: list[str]) -> int:
         sys.stderr.close()  # the reader went away; nothing more to say, and no second error while exiting
         return 0
     except OSError as error:  # a disk that is full or read-only, a file where a folder must be: nothing Forge can mend
-        from golem_forge.cli.format import describe_os_error
+        from golem_forge.cli.command import describe_os_error
 
         _drop_unwritten()
         print(f"forge: {escape_control_chars(describe_os_error(error))}", file=sys.stderr)

@@ -30,9 +30,8 @@ from golem_forge.agent.model.selection import (
 )
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.args import NOT_FOUND, USAGE, read_args
+from golem_forge.cli.command import NOT_FOUND, USAGE, fail, print_json, read_args
 from golem_forge.cli.dry_run import chosen_model
-from golem_forge.cli.format import fail, print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.config.program import Program
 from golem_forge.core.errors import ConfigError, ForgeError

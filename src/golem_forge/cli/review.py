@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from golem_forge.agent.explain import open_evaluator, plan_for_explain
 from golem_forge.agent.review import make_reviewer
-from golem_forge.cli.args import FAILED, USAGE, CommandUsageError, read_args, run_verb
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import FAILED, USAGE, CommandUsageError, fail, print_error, print_json, read_args, run_verb
 from golem_forge.cli.run import reviewer_override
 from golem_forge.cli.sessions import home_with_sessions
 from golem_forge.config.schema import time_span

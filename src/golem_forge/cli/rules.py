@@ -33,8 +33,7 @@ from golem_forge.agent.explain import (
     segments_json,
 )
 from golem_forge.agent.in_force import open_rules
-from golem_forge.cli.args import read_args
-from golem_forge.cli.format import fail, print_columns, print_error, print_json, print_json_list
+from golem_forge.cli.command import fail, print_columns, print_error, print_json, print_json_list, read_args
 from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import unknown_key_message

@@ -17,7 +17,7 @@ from typing import Any, Final
 from golem_forge.agent.files.worker_file import worker_files, worker_places
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.args import EXIT_OPTIONS, CommandUsageError, declare, exit_overrides, parser
+from golem_forge.cli.command import EXIT_OPTIONS, CommandUsageError, declare, exit_overrides, parser
 from golem_forge.cli.web import ADDRESS_OPTIONS
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.errors import ConfigError

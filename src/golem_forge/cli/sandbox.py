@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.explain import DryEvaluator, open_evaluator, plan_for_explain
 from golem_forge.agent.session import open_session
-from golem_forge.cli.args import read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import fail, print_error, print_json, read_args
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.calls import leftover_lines
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict, VerdictSource

@@ -34,8 +34,7 @@ from golem_forge.agent.recorded_sessions import (
     session_titles,
 )
 from golem_forge.agent.session_state import known_secrets
-from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import DENIED, FAILED, NOT_FOUND, fail, print_error, print_json, read_args
 from golem_forge.config.program import program_root
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import ConfigError, ForgeError

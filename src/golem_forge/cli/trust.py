@@ -15,8 +15,7 @@ from typing import Final
 from golem_forge.agent.files.roster import load_roster, preflight_problems
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import covered_files, trust_store
-from golem_forge.cli.args import declare, parser
-from golem_forge.cli.format import fail
+from golem_forge.cli.command import declare, fail, parser
 from golem_forge.config.program import find_root
 from golem_forge.config.trust import TrustSnapshot, TrustStore
 from golem_forge.core.errors import ConfigError

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.args import FAILED, read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import FAILED, fail, print_error, print_json, read_args
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.core.signals import run_to_exit_code

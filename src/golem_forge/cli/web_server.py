@@ -20,7 +20,7 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from golem_forge.cli.format import print_error
+from golem_forge.cli.command import print_error
 from golem_forge.core.signals import stop_on_termination
 from golem_forge.core.text import display_path
 from golem_forge.sandbox.host import helper_environ, isolated

@@ -607,6 +607,8 @@ def plain_reason(source: VerdictSource) -> str:
     """Returns the reason as a person reads it: `Writing in /workspace asks.` Journal and log keep the source and its
     own words.
     """
+    if source.source == "floor":
+        return source.reason
     return asking_words(source.source, source.reason) or source.describe()
 
 

@@ -1,7 +1,10 @@
-"""Dispatch: how a runner hears of work, by rings for any change of a store and by jobs of procrastinate in PostgreSQL.
+"""Dispatch: the runners of a store, and how each hears of work, by rings for any change and by jobs in PostgreSQL.
 
-Neither decides anything: the session's row does. A ring may be lost, and a job may be one too many; the sweep of any
-runner finds what nobody told (`Store.ring_forgotten`).
+`RunnerTable` has the rows of the runners, each with its slots and labels, seen every few seconds (`Store.renew`). Its
+methods block; they are called in threads.
+
+Neither a ring nor a job decides anything: the session's row does. A ring may be lost, and a job may be one too many;
+the sweep of any runner finds what nobody told (`Store.ring_forgotten`).
 
 `listen` starts the rings. SQLite: a thread looks at the file's version, 20 times a second (one page of a memory-mapped
 file). PostgreSQL: a connection that listens. Both call `ring` on their thread, with the id of the session that it is
@@ -9,20 +12,21 @@ about; empty: anything may have changed, and SQLite never says more. What is sai
 a ring: `heard(channel, what)` is given it. A set of channels may change while it is listened to; a change counts within
 half a second.
 
-When a session is queued or woken, the same transaction defers a job that names it (`JobQueue`): the label is the queue,
-the session's id the queueing lock, so that one job waits for it at most. Every runner is a worker on the queues of its
-labels, with as many jobs at once as it has slots (`DispatchThread`). A job asks the runner to claim that session, and
-lasts as long as the session runs there; then it is deleted. A database that goes away ends the worker, not the
-sessions: the thread starts another one when the database is back.
+When a session is queued or woken, the same transaction defers a job of procrastinate that names it (`JobQueue`): the
+label is the queue, the session's id the queueing lock, so that one job waits for it at most. Every runner is a worker
+on the queues of its labels, with as many jobs at once as it has slots (`DispatchThread`). A job asks the runner to
+claim that session, and lasts as long as the session runs there; then it is deleted. A database that goes away ends the
+worker, not the sessions: the thread starts another one when the database is back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,6 +38,72 @@ from golem_forge.team.rows import CHANNEL
 if TYPE_CHECKING:
     from golem_forge.team.people import TeamStore
     from golem_forge.team.store import Store
+
+# ---- runners
+
+RUNNER_GONE_S: Final = 30.0
+"""A runner that was not seen for so long is not counted any more."""
+
+
+class RunnerTable:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def register(
+        self,
+        runner: str,
+        *,
+        host: str,
+        pid: int,
+        slots: int,
+        labels: Sequence[str],
+        version: str,
+        offers: Mapping[str, Any],
+    ) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM runners WHERE seen < @now - 86400")
+            connection.execute(
+                "INSERT INTO runners (id, host, pid, slots, labels, version, offers, started, seen) VALUES (:id, "
+                ":host, :pid, :slots, :labels, :version, :offers, @now, @now)",
+                {
+                    "id": runner,
+                    "host": host,
+                    "pid": pid,
+                    "slots": slots,
+                    "labels": json.dumps(list(labels)),
+                    "version": version,
+                    "offers": json.dumps(dict(offers)),
+                },
+            )
+
+    def unregister(self, runner: str) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM runners WHERE id = :id", {"id": runner})
+
+    def drain(self, runner: str, draining: bool = True) -> None:
+        """Marks that this runner takes no new sessions; `draining` False undoes that."""
+        with self._database.transaction() as connection:
+            values = {"id": runner, "draining": int(draining)}
+            connection.execute("UPDATE runners SET draining = :draining WHERE id = :id", values)
+
+    def seen(self) -> list[dict[str, Any]]:
+        """Returns the runners that were seen lately."""
+        rows = self._database.read(
+            f"SELECT id, host, pid, slots, labels, version, offers, draining, @now - seen FROM runners "
+            f"WHERE seen > @now - {RUNNER_GONE_S} ORDER BY started"
+        )
+        names = ("id", "host", "pid", "slots", "labels", "version", "offers", "draining", "silent")
+        found = [dict(zip(names, row, strict=True)) for row in rows]
+        return [each | {"labels": json.loads(each["labels"]), "offers": json.loads(each["offers"])} for each in found]
+
+    def busy_slots(self) -> dict[str, int]:
+        """Returns how many sessions each runner holds."""
+        rows = self._database.read(
+            "SELECT runner, count(*) FROM sessions WHERE state IN ('running', 'waiting') AND runner <> '' "
+            "GROUP BY runner"
+        )
+        return {str(runner): int(number) for runner, number in rows}
+
 
 # ---- rings
 

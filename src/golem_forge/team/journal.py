@@ -42,8 +42,8 @@ from golem_forge.events.serialization import encode_json, iso_now
 from golem_forge.policy.rules.files import SharedRules
 from golem_forge.storage.home import make_private_dir
 from golem_forge.team.database import TeamError, complaints
-from golem_forge.team.journal_table import is_private
 from golem_forge.team.rows import CONFINED, Append, Lease
+from golem_forge.team.session_table import is_private
 from golem_forge.team.store import Store
 
 COMMIT_AFTER_S: Final = 0.05

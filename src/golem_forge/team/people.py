@@ -517,7 +517,10 @@ class PersonStore:
             found = self.store.projects.find(project).id
         known = (EVERYBODY, EACH, *(each["name"] for each in self.store.accounts.people()))
         if person not in known:
-            raise TeamError(f"no person {one_line(person)[:80]!r}; `forge people list` shows them", "PERSON_NOT_FOUND")
+            raise TeamError(
+                f"no person {one_line(person)[:80]!r}; an admin of all projects sees them with `forge people list`",
+                "PERSON_NOT_FOUND",
+            )
         self.store.quotas.set(Quota(project=found, person=person, cost=cost, sessions=sessions), by=self._actor)
 
     def secrets(self) -> list[dict[str, Any]]:

@@ -443,5 +443,9 @@ def _check_subject(connection: StoreConnection, subject: str) -> None:
     name = subject.removeprefix(GROUP_MARK)
     look = "SELECT 1 FROM group_members WHERE name = :name" if is_group else "SELECT 1 FROM people WHERE name = :name"
     if connection.execute(look, {"name": name}).fetchone() is None:
-        how = "`forge projects join GROUP PERSON` makes a group" if is_group else "`forge people list` shows them"
+        how = (
+            "`forge projects join GROUP PERSON` makes a group"
+            if is_group
+            else "an admin of all projects sees them with `forge people list`"
+        )
         raise TeamError(f"no {'group' if is_group else 'person'} {one_line(name)[:80]!r}; {how}", "PERSON_NOT_FOUND")

@@ -21,7 +21,6 @@ from golem_forge.core.text import one_line
 from golem_forge.events.open_questions import approval_answer, form_answer
 from golem_forge.team.audit import answer_facts, record
 from golem_forge.team.database import Database, StoreConnection, TeamError
-from golem_forge.team.journal_table import bound
 from golem_forge.team.projects import Projects
 from golem_forge.team.rows import (
     ALL_QUESTIONS,
@@ -42,7 +41,7 @@ from golem_forge.team.rows import (
     question_title,
     to_question,
 )
-from golem_forge.team.session_table import SessionTable, as_json, of_programs
+from golem_forge.team.session_table import SessionTable, as_json, bound, of_programs
 from golem_forge.team.webhooks import SessionFact
 
 _MOST_NAMED: Final = 5

@@ -4,6 +4,11 @@ Two things bring work: a ring (with SQLite another process changed the file, wit
 a sweep every 5 seconds, which finds what no ring told: a lost one, a session whose runner died, a question whose time
 is over, a schedule whose tick has come. Which session runs is decided by `Store.claim` alone.
 
+`LeaseKeeper` renews the leases of the sessions that the runner holds, every 5 seconds, on a thread with its own
+connection. A lease lasts 15 seconds by the database's clock. The runner trusts itself for less: `deadline` is 10
+seconds after the last renewal began, by this machine's monotonic clock. After every renewal the watchdog of the process
+trees gets a beat; without one for 15 seconds it ends them.
+
 TERM drains: no new work; calls that run get 60 seconds; what waits parks, the rest is given back to the queue. A second
 TERM interrupts.
 """
@@ -14,6 +19,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import os
 import shutil
 import socket
@@ -28,19 +34,103 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.serialization import Event
 from golem_forge.events.telemetry import Metrics
+from golem_forge.sandbox.process.tree import watchdog
 from golem_forge.sandbox.walls.probe import remove_abandoned_probes
 from golem_forge.storage.home import make_private_dir
 from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, complaints
 from golem_forge.team.dispatch import DispatchThread, listen
 from golem_forge.team.journal import CommitThread
-from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
 from golem_forge.team.schema import check_version
 from golem_forge.team.session_run import Phase, RunnerParts, SessionRun
 from golem_forge.team.session_workspace import remove_old_clones
 from golem_forge.team.shared_rules import StoreRules
-from golem_forge.team.store import Store
+from golem_forge.team.store import LEASE_S, Store
 from golem_forge.team.webhooks import Outbox, Webhook, WebhookSender
+
+RENEW_S: Final = 5.0
+TRUST_S: Final = 10.0
+_RETRY_S: Final = 1.0
+
+
+class LeaseKeeper:
+    def __init__(
+        self, store: Store, runner: str, on_news: Callable[[str, bool, int], None], on_lost: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._runner = runner
+        self._on_news = on_news
+        self._on_lost = on_lost
+        self._held: dict[str, int] = {}
+        self._deadlines: dict[str, float] = {}
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="forge-leases", daemon=True)
+
+    def start(self) -> None:
+        self._beat()
+        self._thread.start()
+
+    def hold(self, session: str, epoch: int, claimed_at: float) -> None:
+        """`claimed_at`: monotonic, before the claim was sent."""
+        with self._changed:
+            self._held[session] = epoch
+            self._deadlines[session] = claimed_at + TRUST_S
+
+    def release(self, session: str) -> None:
+        with self._changed:
+            self._held.pop(session, None)
+            self._deadlines.pop(session, None)
+
+    def deadline(self, session: str) -> float:
+        """Returns until when (monotonic) this runner may act for the session; 0 if it does not hold it. For an expired
+        lease it triggers a renewal, because the database may be back.
+        """
+        until = self._deadlines.get(session, 0.0)
+        if until and until <= time.monotonic():
+            with self._changed:
+                self._changed.notify()
+        return until
+
+    def close(self) -> None:
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        pause = RENEW_S
+        while True:
+            with self._changed:
+                if not self._closing:
+                    self._changed.wait(pause)
+                if self._closing:
+                    return
+                held = dict(self._held)
+            began = time.monotonic()
+            try:
+                found = self._store.renew(self._runner, held)
+            except Exception as error:  # the database is away: the deadlines come nearer by themselves
+                complaints.tell("the leases could not be renewed", error)
+                pause = _RETRY_S
+                continue
+            pause = RENEW_S
+            complaints.end()
+            with self._changed:
+                still = [session for session, epoch in held.items() if self._held.get(session) == epoch]
+                for session in still:
+                    if session in found:
+                        self._deadlines[session] = began + TRUST_S
+            self._beat()
+            for session in still:  # not those that were let go, or taken again, meanwhile
+                if session in found:
+                    self._on_news(session, *found[session])
+                else:
+                    self._on_lost(session)
+
+    def _beat(self) -> None:
+        watchdog.beat(max(1, math.ceil(LEASE_S)))
+
 
 SWEEP_S: Final = 5.0
 DRAIN_S: Final = 60.0

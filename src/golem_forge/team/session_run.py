@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.model.interface import AssistantMessage, UserMessage
 from golem_forge.agent.run_result import RunResult, RunStatus
@@ -43,7 +43,6 @@ from golem_forge.events.bus import EventBus
 from golem_forge.events.serialization import Event
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
-from golem_forge.team.lease import LeaseKeeper
 from golem_forge.team.projects import SessionSpending
 from golem_forge.team.rows import (
     CHECKPOINT,
@@ -62,6 +61,9 @@ from golem_forge.team.session_workspace import LOST, WORKSPACE, SessionWorkspace
 from golem_forge.team.shared_rules import SessionRules, StoreRules
 from golem_forge.team.store import Store
 from golem_forge.toolsets.exec.sessions import ExecSessions
+
+if TYPE_CHECKING:
+    from golem_forge.team.runner import LeaseKeeper
 
 UI_NAME: Final = "store"
 LOOK_S: Final = 1.0

@@ -33,7 +33,7 @@ from golem_forge.team.database import (
     TeamError,
     open_database,
 )
-from golem_forge.team.journal_table import JournalTable, bound
+from golem_forge.team.dispatch import RunnerTable
 from golem_forge.team.project_secrets import ProjectSecrets
 from golem_forge.team.projects import Projects, Quotas, check_start, ensure_project
 from golem_forge.team.question_table import QuestionTable
@@ -55,7 +55,15 @@ from golem_forge.team.rows import (
 )
 from golem_forge.team.schedules import Schedules
 from golem_forge.team.schema import SCHEMA_VERSION, check_version, pruning, upgrade
-from golem_forge.team.session_table import RunnerTable, SessionTable, as_json, lease_lost, no_session, of_programs
+from golem_forge.team.session_table import (
+    JournalTable,
+    SessionTable,
+    as_json,
+    bound,
+    lease_lost,
+    no_session,
+    of_programs,
+)
 from golem_forge.team.webhooks import Outbox, SessionFact
 
 LEASE_S: Final = 15.0

@@ -4,7 +4,7 @@ log.
 They are reserved (`tools/catalog.py`): only a running tool reaches them, through `ctx.ask`, `ctx.sample`, `ctx.roots`,
 `ctx.log` and `ctx.resource_updated`. They touch nothing, so they run without approval; the answer itself is the
 decision. `ClientRequests` is the part of a session that knows who is asked: the client of `forge mcp serve`
-(`agent/mcp_serve.py`), else a person (`agent/worker_manager.py`). Where nobody can be asked, a call is refused with the
+(`cli/mcp/serve.py`), else a person (`agent/worker_manager.py`). Where nobody can be asked, a call is refused with the
 reason.
 
 Threat: a tool that floods its caller. Texts and numbers are bounded here, log lines also by time.

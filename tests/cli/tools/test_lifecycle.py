@@ -9,8 +9,7 @@ import stat
 import pytest
 from tests.cli.own_tools import GREET, GREETS, WHO, Person
 
-from golem_forge.cli.args import BY_FLAG
-from golem_forge.cli.format import step_drawer
+from golem_forge.cli.command import BY_FLAG, step_drawer
 from golem_forge.cli.tools.workshop import open_workshop
 from golem_forge.usertools.build import Builder
 from golem_forge.usertools.store.queries import Author, AuthorKind

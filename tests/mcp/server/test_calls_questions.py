@@ -10,7 +10,7 @@ import mcp_types as types
 import pytest
 from tests.deadlines import PATIENCE
 
-from golem_forge.agent.mcp_serve import SessionHost
+from golem_forge.cli.mcp.serve import SessionHost
 from golem_forge.core.errors import ToolFailed
 from golem_forge.tools.context import ToolContext
 

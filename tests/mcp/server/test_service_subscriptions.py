@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import ResourceUpdatedNotification
 from tests.deadlines import PATIENCE
 
-from golem_forge.agent.mcp_serve import SessionHost
+from golem_forge.cli.mcp.serve import SessionHost
 from golem_forge.mcp.server import service
 from golem_forge.mcp.server.host import ServedOffers
 

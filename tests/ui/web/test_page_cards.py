@@ -499,6 +499,20 @@ async def test_results_by_their_form(windows: Windows) -> None:
     assert await window.accessible() == []
 
 
+async def test_both_answers_of_a_choice_are_answers_and_neither_is_a_refusal(windows: Windows) -> None:
+    window = await windows.with_modules()
+    choice = {"source": "Forge", "title": "How?", "message": "", "fields": [], "workerPath": []}
+    said = {"accept": {"action": "accept"}, "decline": {"action": "decline"}, "later": {"action": "cancel"}}
+    items = [
+        question({**choice, "requestId": f"f{at}", "accept": "alone", "decline": "ask"}, asks="form", resolved=resolved)
+        for at, resolved in enumerate([*said.values(), {"gone": True}])
+    ]
+    await show(window, *items, module="form_card", make="formCard")
+    endings = await window.page.locator(".ending").all_text_contents()
+    assert endings[:3] == ["✓ alone", "✓ ask", "✗ Not now"]
+    assert endings[3].startswith("✗ Closed without an answer")
+
+
 async def test_a_servers_form_is_answered_by_its_buttons_and_opens_only_safe_links(windows: Windows) -> None:
     window = await windows.with_modules()
     page = window.page

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from golem_forge.cli.args import run_verb, usage_of
-from golem_forge.cli.format import fail
+from golem_forge.cli.command import fail, run_verb, usage_of
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.client.model import SERVER_NOT_FOUND
 
@@ -18,11 +17,11 @@ VERBS: Final = {
     "remove": ("add", "take a server out again"),
     "list": ("list", "list the servers with their states; starts nothing"),
     "show": ("list", "show one server: config, state, tools, what is held back and why; starts nothing"),
-    "approve": ("approve", "agree to a server's config, to changed tools and to new ones"),
+    "approve": ("add", "agree to a server's config, to changed tools and to new ones"),
     "test": ("list", "connect to a server, list what it offers, measure the time, disconnect"),
     "reconnect": ("list", "connect to a server again and store what it offers now"),
-    "login": ("approve", "log in at a server that wants OAuth"),
-    "logout": ("approve", "forget that login"),
+    "login": ("add", "log in at a server that wants OAuth"),
+    "logout": ("add", "forget that login"),
     "serve": ("serve", "serve this program's tools to any MCP client, over stdin and stdout or HTTP"),
     "token": ("serve", "tokens for `serve --http`: create, list, revoke"),
     "install": ("install", "print the config with which another product starts `forge mcp serve`"),

@@ -22,8 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.cli.args import declare, parser
-from golem_forge.cli.format import fail, print_error
+from golem_forge.cli.command import declare, fail, parser, print_error
 from golem_forge.config.mcp_spec import NAME_RULE, is_server_name
 from golem_forge.config.program import program_root
 from golem_forge.core.lazy_dataclass import dataclass

@@ -32,8 +32,7 @@ from golem_forge.agent.mcp_status import (
     server_summary,
 )
 from golem_forge.agent.session_state import SessionOptions, open_session_state
-from golem_forge.cli.args import DENIED, read_args
-from golem_forge.cli.format import print_error, print_json, progress_message
+from golem_forge.cli.command import DENIED, print_error, print_json, progress_message, read_args
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass

@@ -41,8 +41,8 @@ VERBS: Final = {
     "apply": "changes",
     "store": "store",
     "people": "people",
-    "projects": "projects",
-    "secrets": "projects",
+    "projects": "people",
+    "secrets": "people",
     "audit": "store",
 }
 """Verb → the module that has `run_<verb>`."""

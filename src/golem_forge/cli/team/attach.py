@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from golem_forge.agent.recorded_sessions import export_session, format_of, session_titles
 from golem_forge.agent.slash.session_commands import is_port_command
-from golem_forge.cli.args import read_args
+from golem_forge.cli.command import read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import cost_text, nearest_remark, one_line

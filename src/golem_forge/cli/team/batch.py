@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.cli.args import read_args
-from golem_forge.cli.format import fail, print_columns, print_json
+from golem_forge.cli.command import fail, print_columns, print_json, read_args
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings
 from golem_forge.cli.team.background import ensure_runner, new_session, remote_session

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.session import open_session
-from golem_forge.cli.args import read_args
-from golem_forge.cli.format import fail, print_columns
+from golem_forge.cli.command import fail, print_columns, read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller

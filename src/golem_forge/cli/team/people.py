@@ -1,24 +1,35 @@
-"""`forge people`: who may use the team's page and API, with which role; a token is shown once."""
+"""`forge people`, `forge projects` and `forge secrets`: who belongs to a team, and what each project grants and holds.
+
+`people`: who may use the team's page and API, with which role; a token is shown once. `projects`: the programs of the
+store as projects, who has which role in each, and groups of people. `secrets`: secrets of a project, sealed here for
+the runners; the team's page and database cannot open them. The store judges who may do what (`team/people.py`).
+"""
 
 from __future__ import annotations
 
+import getpass
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.cli.args import read_args
-from golem_forge.cli.format import fail, print_columns, print_json
-from golem_forge.cli.team import fail_with, open_store
+from golem_forge.cli.command import USAGE, fail, print_columns, print_json, read_args
+from golem_forge.cli.team import account_name, fail_with, open_store, own_store
+from golem_forge.config.program import program_root
 from golem_forge.config.schema import time_span
 from golem_forge.core.text import one_line
+from golem_forge.storage.home import forge_home
+from golem_forge.team.audit import Actor
 from golem_forge.team.database import TeamError
-from golem_forge.team.people import TOKEN_LASTS_S, Role, TeamStore
-from golem_forge.team.rows import QUEUED, RUNNING, WAITING
+from golem_forge.team.people import ALL_PROJECTS, TOKEN_LASTS_S, Role, TeamStore
+from golem_forge.team.project_secrets import fingerprint, make_key, seal, secret_name
+from golem_forge.team.projects import EACH, EVERYBODY, GROUP_MARK, NO_LIMIT, Project
+from golem_forge.team.rows import QUEUED, RUNNING, WAITING, program_id
 from golem_forge.team.shared_rules import rule_in_words
 
 _ALL: Final = 1_000_000
-HELP: Final = """usage: forge people add NAME --role none|viewer|operator|admin [--expires 90d]
+PEOPLE_HELP: Final = """usage: forge people add NAME --role none|viewer|operator|admin [--expires 90d]
        forge people rotate NAME [--expires 90d]
        forge people list [--json]
        forge people remove | restore NAME
@@ -37,15 +48,15 @@ HELP: Final = """usage: forge people add NAME --role none|viewer|operator|admin 
                    `forge projects grant` gives them a role
       --expires T  add, rotate: after this time the token stops working, e.g. 12h or 30d (default: 90d), or never
       --json       for programs"""
-_VERBS: Final = {"add": True, "rotate": True, "remove": True, "restore": True, "list": False, "refusals": False}
+_PEOPLE_VERBS: Final = {"add": True, "rotate": True, "remove": True, "restore": True, "list": False, "refusals": False}
 """Verb → whether it is about one person."""
 
 
 def run_people(words: list[str]) -> int:
     declared = ("VERB", "NAME?", f"--role {'|'.join(Role)}", "--expires T", "--json")
-    given = read_args("people", HELP, words, *declared)
-    if _VERBS.get(given.verb) is not bool(given.name):
-        print(HELP, file=sys.stderr)
+    given = read_args("people", PEOPLE_HELP, words, *declared)
+    if _PEOPLE_VERBS.get(given.verb) is not bool(given.name):
+        print(PEOPLE_HELP, file=sys.stderr)
         return 2
     expires_in = _expiry(given.expires)
     if expires_in is None:
@@ -53,7 +64,7 @@ def run_people(words: list[str]) -> int:
     try:
         store = open_store()
         if given.verb == "list":
-            _list(store.people(), given.json)
+            _list_people(store.people(), given.json)
         elif given.verb == "refusals":
             _list_refusals(store.refusals(), given.json)
         elif given.verb == "remove":
@@ -98,7 +109,7 @@ def _remove(store: TeamStore, name: str) -> None:
         print(f"{name}'s sessions go on ({sessions} open); their schedules start nothing any more ({schedules})")
 
 
-def _list(people: list[dict[str, Any]], as_json: bool) -> None:
+def _list_people(people: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         names = {"name": "name", "role": "role", "createdAt": "created", "expiresAt": "expires", "issuer": "issuer"}
         print_json([{shown: each[name] for shown, name in names.items()} for each in people])
@@ -174,3 +185,230 @@ def _day(seconds: float) -> str:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+
+
+PROJECTS_HELP: Final = """usage: forge projects list [--json]
+       forge projects add DIR
+       forge projects rename PROJECT NAME
+       forge projects grant PROJECT WHO --role none|viewer|operator|admin
+       forge projects quotas [--json]
+       forge projects quota PROJECT [WHO] [--cost USD] [--sessions N]
+       forge projects groups [--json]
+       forge projects join GROUP PERSON
+       forge projects leave GROUP PERSON
+
+A project is a program of the store: a directory on a machine. It is there once a session was started in it.
+
+  list    the projects that you may see; with who has a role in them, for their admins
+  add     the program of a directory on this machine, before its first session; needs the database itself
+  rename  another name for it
+  grant   gives a person, or a group written @NAME, a role in one project; `none` takes it back. The role of
+          `forge people add` counts in all projects; the highest one counts
+  quotas  what may be spent and started in a day (UTC), with what was used today
+  quota   sets that for a project, or for `all` of them: for everybody together, for WHO, or with WHO `each` for every
+          person; a session that would start, and a request that would spend beyond it, is refused. Without --cost
+          and --sessions the quota is taken away
+  groups  the groups, with their people
+  join    puts a person into a group, and makes the group where there is none
+  leave   takes a person out of a group
+
+      --role R   viewer: sees its sessions and questions; operator: also starts, answers, sends and stops there;
+                 admin: also gives roles in it, makes rules for it and reads its whole journals
+      --json     for programs"""
+_PROJECTS_WORDS: Final = {
+    "list": (0,), "groups": (0,), "quotas": (0,), "add": (1,), "quota": (1, 2), "rename": (2,), "grant": (2,),
+    "join": (2,), "leave": (2,),
+}  # fmt: skip
+"""Verb → how many words may follow."""
+_MEANT: Final = {"all": ALL_PROJECTS, "each": EACH}
+
+
+def run_projects(words: list[str]) -> int:
+    declared = ("VERB", "rest:WORD*", f"--role {'|'.join(Role)}", "--cost USD", "--sessions N", "--json")
+    given = read_args("projects", PROJECTS_HELP, words, *declared)
+    fits = len(given.rest) in _PROJECTS_WORDS.get(given.verb, ()) and (given.verb == "grant") == (
+        given.role is not None
+    )
+    fits = fits and (given.verb == "quota" or (given.cost, given.sessions) == (None, None))
+    if not fits:
+        print(PROJECTS_HELP, file=sys.stderr)
+        return 2
+    try:
+        if given.verb == "add":
+            return _add(Path(given.rest[0]))
+        return _act(open_store(), given)
+    except TeamError as error:
+        return fail_with("projects", error)
+
+
+def _act(store: TeamStore, given: Any) -> int:
+    rest = [one_line(each) for each in given.rest]
+    if given.verb == "list":
+        _list_projects(store, store.projects(), given.json)
+    elif given.verb == "groups":
+        _groups(store.groups(), given.json)
+    elif given.verb == "quotas":
+        _quotas(store.quotas(), given.json)
+    elif given.verb == "quota":
+        _set_quota(store, given)
+    elif given.verb == "rename":
+        store.rename_project(*given.rest)
+        print(f"{rest[0]} is called {rest[1]} now")
+    elif given.verb == "grant":
+        role = Role(given.role)
+        store.grant(given.rest[0], given.rest[1], role)
+        is_what = "has no role of their own" if role is Role.NONE else f"is {role.value}"
+        print(f"{rest[1]} {is_what} in {rest[0]}")
+    elif given.verb == "join":
+        store.join(*given.rest)
+        print(f"{rest[1]} is in {GROUP_MARK}{rest[0]}")
+    else:
+        store.leave(*given.rest)
+        print(f"{rest[1]} is not in {GROUP_MARK}{rest[0]} any more")
+    return 0
+
+
+def _add(directory: Path) -> int:
+    root = program_root(directory.absolute())
+    if not root.is_dir():
+        raise TeamError(f"no such directory: {one_line(str(directory))}", "STORE_DIRECTORY")
+    name = own_store().projects.add(program_id(root), root.name).name
+    print(f"{name} is a project; `forge projects grant {name} NAME --role operator` lets somebody work there")
+    return 0
+
+
+def _list_projects(store: TeamStore, projects: list[Project], as_json: bool) -> None:
+    person = store.person
+    if as_json:
+        rows = [{"id": each.id, "name": each.name, "role": person.role_in(each.id).value} for each in projects]
+        print_json([row | {"roles": dict(each.roles)} for row, each in zip(rows, projects, strict=True)])
+        return
+    if not projects:
+        print("no projects yet; one is there after its first session, or after `forge projects add DIR`")
+        return
+
+    def table() -> Iterator[tuple[str, ...]]:
+        yield ("PROJECT", "YOU ARE", "ROLES IN IT")
+        for each in projects:
+            roles = ", ".join(f"{one_line(who)} {role}" for who, role in each.roles.items())
+            yield (one_line(each.name), person.role_in(each.id).value, roles or "-")
+
+    print_columns(table)
+
+
+def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
+    if as_json:
+        print_json([{"name": name, "people": people} for name, people in groups.items()])
+    elif not groups:
+        print("no groups yet; `forge projects join GROUP PERSON` makes one")
+    else:
+        print("\n".join(f"{GROUP_MARK}{one_line(name)}: {', '.join(map(one_line, of))}" for name, of in groups.items()))
+
+
+def _set_quota(store: TeamStore, given: Any) -> None:
+    project, who = (*given.rest, EVERYBODY)[:2]
+    try:
+        cost = NO_LIMIT if given.cost is None else float(given.cost)
+    except ValueError:
+        cost = -2.0
+    sessions = NO_LIMIT if given.sessions is None else given.sessions
+    if cost < NO_LIMIT or cost != cost or sessions < NO_LIMIT:
+        raise TeamError("--cost takes dollars like 20 or 2.50, --sessions a whole number", "QUOTA")
+    store.set_quota(_MEANT.get(project, project), _MEANT.get(who, who), cost, sessions)
+    print(f"{one_line(project)}, {one_line(who) or 'everybody together'}: {_limits(cost, sessions)}")
+
+
+def _limits(cost: float, sessions: float) -> str:
+    found = [f"${cost:.2f} a day"] if cost != NO_LIMIT else []
+    found += [f"{sessions:g} sessions a day"] if sessions != NO_LIMIT else []
+    return ", ".join(found) or "no quota"
+
+
+def _quotas(quotas: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(quotas)
+        return
+    if not quotas:
+        print("no quotas; `forge projects quota PROJECT --cost 20 --sessions 100` makes one")
+        return
+    words = {value: name for name, value in _MEANT.items()} | {EVERYBODY: "everybody together"}
+
+    def table() -> Iterator[tuple[str, ...]]:
+        yield ("PROJECT", "WHO", "A DAY", "USED TODAY")
+        for each in quotas:
+            used = "-" if each["person"] == EACH else _limits(each["used_cost"], each["used_sessions"])
+            limits = _limits(each["cost"], each["sessions"])
+            names = [one_line(words.get(each[name], each[name])) for name in ("project", "person")]
+            yield (*names, limits, used.replace(" a day", ""))
+
+    print_columns(table)
+
+
+SECRETS_HELP: Final = """usage: forge secrets set NAME --project P
+       forge secrets list [--json]
+       forge secrets remove NAME --project P
+       forge secrets key
+
+  set      asks for the value, or reads its first line from standard input, and seals it for the runners. Sessions of
+           that project can use it: `env: {secrets: {TOKEN: project:NAME}}`
+  list     the secrets of the projects that you manage: names and dates, never a value
+  remove   deletes one
+  key      makes the key of the runners, as the account of a runner and with the owner's role, and publishes its public
+           half; then copy FORGE_HOME/state/runner.key to the accounts of the other runners
+
+Whoever may start sessions in the project can in effect read its secrets. For admins of the project."""
+_SECRETS_WORDS: Final = {"set": 1, "remove": 1, "list": 0, "key": 0}
+
+
+def run_secrets(words: list[str]) -> int:
+    given = read_args("secrets", SECRETS_HELP, words, "VERB", "rest:WORD*", "--project P", "--json")
+    if _SECRETS_WORDS.get(given.verb) != len(given.rest) or (given.verb in ("set", "remove")) != bool(given.project):
+        print(SECRETS_HELP, file=sys.stderr)
+        return USAGE
+    try:
+        if given.verb == "key":
+            return _key()
+        store = open_store()
+        if given.verb == "list":
+            _list_secrets(store, given.json)
+        elif given.verb == "set":
+            _set(store, given.rest[0], given.project)
+        else:
+            store.remove_secret(given.project, given.rest[0])
+            print(f"{one_line(given.rest[0])} of {one_line(given.project)} is removed")
+    except TeamError as error:
+        return fail_with("secrets", error)
+    except OSError as error:
+        return fail("secrets", f"state/runner.key: {error.strerror or error}", USAGE)
+    return 0
+
+
+def _key() -> int:
+    store = own_store()
+    public = make_key(forge_home().path)
+    store.secrets.publish(public, by=Actor(account_name(), "cli"))
+    print(f"the runners' key is {fingerprint(public)}; copy state/runner.key to the accounts of the other runners")
+    return 0
+
+
+def _set(store: TeamStore, name: str, project: str) -> None:
+    secret_name(name)
+    public, id = store.secrets_key(project)
+    if sys.stdin.isatty():
+        value = getpass.getpass(f"{name} of {one_line(project)}: ")
+    else:
+        value = sys.stdin.readline().rstrip("\r\n")
+    store.put_secret(project, name, seal(value, public, id, name))
+    print(f"{name} of {one_line(project)} is set, sealed for the runners' key {fingerprint(public)}")
+
+
+def _list_secrets(store: TeamStore, as_json: bool) -> None:
+    found = store.secrets()
+    if as_json:
+        print_json(found)
+    elif not found:
+        print("no secrets; `forge secrets set NAME --project P` makes one")
+    else:
+        columns = ("project", "name", "person")
+        rows = [tuple(one_line(each[column]) for column in columns) for each in found]
+        print_columns(lambda: iter([("PROJECT", "NAME", "SET BY"), *rows]))

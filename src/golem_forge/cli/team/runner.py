@@ -8,7 +8,7 @@ import signal
 import sys
 from typing import Final
 
-from golem_forge.cli.args import read_args
+from golem_forge.cli.command import read_args
 from golem_forge.cli.team import fail_with, own_store, program_settings
 from golem_forge.cli.team.background import host_label, machine_label
 from golem_forge.core.text import one_line

@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from golem_forge.cli.args import declare, parser, read_args
-from golem_forge.cli.format import fail, print_columns, print_json
+from golem_forge.cli.command import declare, fail, parser, print_columns, print_json, read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.config.schema import time_span
 from golem_forge.core.decisions import Risk

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge._version import __version__
-from golem_forge.cli.args import FAILED, USAGE, read_args
-from golem_forge.cli.format import fail, print_columns, print_json
+from golem_forge.cli.command import FAILED, USAGE, fail, print_columns, print_json, read_args
 from golem_forge.cli.team import (
     DOOR,
     ID_SHOWN,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from golem_forge.cli.args import run_verb, usage_of
+from golem_forge.cli.command import run_verb, usage_of
 
 VERBS: Final = {
     "list": (

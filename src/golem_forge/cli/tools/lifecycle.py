@@ -17,8 +17,7 @@ from functools import partial
 from typing import Any, Final
 
 from golem_forge.agent.tool_inventory import build_catalog
-from golem_forge.cli.args import DENIED, NOT_FOUND, read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import DENIED, NOT_FOUND, fail, print_error, print_json, read_args
 from golem_forge.cli.tools.workshop import (
     ask_fetch,
     ask_trust,

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.agent import tool_inventory
 from golem_forge.agent.tool_inventory import has_tool_folders, open_listing_workshop
-from golem_forge.cli.args import declare, parser, read_args
-from golem_forge.cli.format import print_error, print_json
+from golem_forge.cli.command import declare, parser, print_error, print_json, read_args
 from golem_forge.config.program import PROGRAM_FILE, PROJECT_RULES, program_root
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.core.errors import ConfigError

@@ -19,8 +19,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
-from golem_forge.cli.args import DENIED, FAILED, NOT_FOUND, declare, parser, read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import DENIED, FAILED, NOT_FOUND, declare, fail, parser, print_error, print_json, read_args
 from golem_forge.cli.tools.lifecycle import print_difference
 from golem_forge.cli.tools.workshop import find_entry, load_workshop, print_refusal, print_usage_error, status_line
 from golem_forge.core.errors import ForgeError

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from golem_forge.agent.session_state import known_secrets
-from golem_forge.cli.args import FAILED, NOT_FOUND, declare, parser, read_args
-from golem_forge.cli.format import fail, print_error, print_json
+from golem_forge.cli.command import FAILED, NOT_FOUND, declare, fail, parser, print_error, print_json, read_args
 from golem_forge.cli.tools.workshop import load_workshop, print_refusal, print_usage_error
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import columns, local_time, nearest_remark

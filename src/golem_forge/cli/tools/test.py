@@ -18,9 +18,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.session import open_session
-from golem_forge.cli.args import BY_FLAG, DENIED, NOT_FOUND, CommandUsageError, read_args
 from golem_forge.cli.call import CallCommand, ask_person, call_in_session, parse
-from golem_forge.cli.format import fail, print_error, print_json, progress_message, step_drawer
+from golem_forge.cli.command import (
+    BY_FLAG,
+    DENIED,
+    NOT_FOUND,
+    CommandUsageError,
+    fail,
+    print_error,
+    print_json,
+    progress_message,
+    read_args,
+    step_drawer,
+)
 from golem_forge.cli.tools.workshop import (
     ask_trust,
     find_entries,

@@ -21,8 +21,20 @@ from typing import Final
 
 from golem_forge.agent.tool_inventory import open_listing_workshop
 from golem_forge.agent.user_tools import open_program_workshop
-from golem_forge.cli.args import BY_FLAG, BY_PERSON, DENIED, FAILED, NOT_FOUND, USAGE, read_args
-from golem_forge.cli.format import clear_progress, describe_os_error, fail, print_error, step_drawer
+from golem_forge.cli.command import (
+    BY_FLAG,
+    BY_PERSON,
+    DENIED,
+    FAILED,
+    NOT_FOUND,
+    USAGE,
+    clear_progress,
+    describe_os_error,
+    fail,
+    print_error,
+    read_args,
+    step_drawer,
+)
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars, nearest_remark

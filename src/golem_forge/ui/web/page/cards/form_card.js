@@ -91,8 +91,9 @@ export const formCard = (item, ctx) => {
     replace(shell.heading, titleOf(item.shown.event.data));
     const { data } = item.shown.event;
     const ending = formEnding(item.resolved, shell.sent);
-    const chosen = choiceOf(data) && (item.resolved.action === "accept" ? data.accept : item.resolved.action === "decline" ? data.decline : "Not now");
-    shell.close(chosen ? { ...ending, text: oneLine(chosen) } : ending);
+    const chosen = choiceOf(data) && { accept: data.accept, decline: data.decline || "No", cancel: "Not now" }[item.resolved.action];
+    // Both answers of a choice are answers: neither is a refusal.
+    shell.close(chosen ? { text: oneLine(chosen), approved: item.resolved.action !== "cancel" } : ending);
     replace(shell.facts, headOf({ ...item.shown.event.data, url: "" }));
   };
   shell.afterwards = close;

@@ -14,9 +14,9 @@ import pytest
 from tests.acceptance.mcp_bench import McpBench
 from tests.deadlines import LONG, within
 
-from golem_forge.agent import mcp_serve as module
 from golem_forge.agent import mcp_servers
-from golem_forge.agent.mcp_serve import serve_session
+from golem_forge.cli.mcp import serve as module
+from golem_forge.cli.mcp.serve import serve_session
 from golem_forge.core.calls import LEFTOVERS, Outcome
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
