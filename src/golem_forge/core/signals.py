@@ -11,6 +11,8 @@ import signal
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+from golem_forge.core.lazy_module import asyncio
+
 
 class InterruptSignal:
     """A flag that is set once and calls its listeners. A listener added later is called immediately."""
@@ -65,8 +67,6 @@ def termination_signals() -> tuple[signal.Signals, ...]:
 @contextlib.contextmanager
 def stop_on_termination(stop: Callable[[], object]) -> Iterator[None]:
     """Runs `stop` on the loop when this process is told to end."""
-    import asyncio  # a command that serves nothing does without
-
     loop = asyncio.get_running_loop()
     heard = []
     for number in termination_signals():
@@ -83,7 +83,6 @@ def stop_on_termination(stop: Callable[[], object]) -> Iterator[None]:
 def run_to_exit_code(command: Coroutine[Any, Any, int]) -> int:
     """`asyncio.run` for the coroutine of a command. Once it has its exit code, SIGINT is ignored: an interrupt while
     the process ends changes nothing about a result that is out. `cli.main` restores it for a caller in its process."""
-    import asyncio
 
     async def run() -> int:
         code = await command

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.tools.factory import Toolset, ToolsetContext
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit import EditToolset, create_apply_patch_tool
@@ -35,9 +36,6 @@ from golem_forge.toolsets.output import create_read_output_tool
 from golem_forge.toolsets.plan import PlanToolset, create_update_plan_tool
 from golem_forge.toolsets.search import SearchToolset, create_grep_files_tool, create_list_dir_tool
 from golem_forge.toolsets.web import WebToolset, create_webfetch_tool
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 __all__ = [
     "ALIASES",
@@ -88,15 +86,13 @@ class CodingToolset:
         return CodingToolset((*self._members[:at], member, *self._members[at:]))
 
     @cached_property
-    def config(self) -> type[BaseModel]:
-        from pydantic import ConfigDict, Field, create_model
-
-        closed = ConfigDict(extra="forbid")
-        nothing = create_model("nothing", __config__=closed)
+    def config(self) -> type[pydantic.BaseModel]:
+        closed = pydantic.ConfigDict(extra="forbid")
+        nothing = pydantic.create_model("nothing", __config__=closed)
         blocks: dict[str, Any] = {
-            member.name: (member.config or nothing, Field(default=None)) for member in self._members
+            member.name: (member.config or nothing, pydantic.Field(default=None)) for member in self._members
         }
-        return create_model("coding", __config__=closed, **blocks)
+        return pydantic.create_model("coding", __config__=closed, **blocks)
 
     def get_tools(self, ctx: ToolsetContext) -> Sequence[Tool]:
         from dataclasses import replace

@@ -26,6 +26,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.lazy_module import pydantic, pydantic_core
 from golem_forge.core.options import require
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
@@ -39,8 +40,6 @@ from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, NeedsApproval, Tool
 
 if TYPE_CHECKING:
     from mimetypes import MimeTypes
-
-    from pydantic import BaseModel
 
 
 ZoneApproval = Mapping[str, Mapping[str, Verdict | str]]
@@ -129,7 +128,7 @@ class FileTool:
     name: str
     description: str
     label: str
-    arguments: Callable[[], type[BaseModel] | PlainInput]
+    arguments: Callable[[], type[pydantic.BaseModel] | PlainInput]
     planner: FilePlanner
     always: Verb | None = None
     """The verb; None if it only reads."""
@@ -155,9 +154,7 @@ class FileTool:
 
 def path_field(what: str, default: Any = ...) -> tuple[type[str], Any]:
     """Returns a field for pydantic's `create_model`; required unless `default` is given."""
-    from pydantic import Field
-
-    return str, Field(default=default, description=_path_text(what))
+    return str, pydantic.Field(default=default, description=_path_text(what))
 
 
 def _path_text(what: str) -> str:
@@ -168,9 +165,7 @@ def path_arguments(name: str, what: str, default: Any = ...) -> Callable[[], Pla
     """The schema of a tool that takes a path and nothing else."""
 
     def build_model() -> ModelInput:
-        from pydantic import create_model
-
-        return ModelInput(create_model(name, path=path_field(what, default)))
+        return ModelInput(pydantic.create_model(name, path=path_field(what, default)))
 
     return lambda: PlainInput({"path": DeclaredParameter(str, default, _path_text(what))}, build_model)
 
@@ -333,16 +328,14 @@ def closing_note(first: int, last: int, total: int) -> str:
 
 def offset_field(what: str) -> tuple[Any, Any]:
     """The `offset` argument for pydantic's `create_model`: any whole number but 0."""
-    from pydantic import AfterValidator, Field
-    from pydantic_core import PydanticCustomError
 
     def not_zero(value: int) -> int:
         if value == 0:
-            raise PydanticCustomError("not_zero", "must not be 0; the first line is 1, the last one -1")
+            raise pydantic_core.PydanticCustomError("not_zero", "must not be 0; the first line is 1, the last one -1")
         return value
 
     text = f"First line to {what}; negative counts from the end (-1 is the last line). Not 0."
-    return Annotated[int, AfterValidator(not_zero)], Field(default=1, description=text)
+    return Annotated[int, pydantic.AfterValidator(not_zero)], pydantic.Field(default=1, description=text)
 
 
 COMPARE_LIMIT: Final = 16 * 1024 * 1024

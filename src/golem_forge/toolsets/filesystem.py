@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
 from golem_forge.core.images import image_size
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.core.options import takes_options
 from golem_forge.core.results import ToolResult, block_text
 from golem_forge.sandbox import files
@@ -63,8 +64,6 @@ from golem_forge.toolsets.file_access import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.walls.walls import Walls
 
@@ -72,14 +71,12 @@ DEFAULT_READ_LINES: Final = 2000
 _MAX_LINE: Final = 2000
 
 
-def _read_arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    return create_model(
+def _read_arguments() -> type[pydantic.BaseModel]:
+    return pydantic.create_model(
         "read_file",
         path=path_field("The file"),
         offset=offset_field("read"),
-        limit=(int, Field(default=DEFAULT_READ_LINES, ge=1, le=10_000, description="How many lines at most.")),
+        limit=(int, pydantic.Field(default=DEFAULT_READ_LINES, ge=1, le=10_000, description="How many lines at most.")),
     )
 
 
@@ -341,13 +338,11 @@ _MAX_WRITE_ARGUMENTS: Final = 16 * 1024 * 1024
 _MAX_ORIGINAL: Final = 100 * 1024
 
 
-def _write_arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    return create_model(
+def _write_arguments() -> type[pydantic.BaseModel]:
+    return pydantic.create_model(
         "write_file",
         path=path_field("The file"),
-        content=(str, Field(description="The whole new content.")),
+        content=(str, pydantic.Field(description="The whole new content.")),
     )
 
 

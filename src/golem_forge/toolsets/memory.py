@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import pydantic, pydantic_core
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
@@ -33,9 +34,6 @@ from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.file_access import unified_diff, utc_text
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 
 class MemoryToolset:
@@ -64,17 +62,15 @@ def create_get_memory_tool(sandbox: Sandbox | None = None, needs_approval: Needs
 
 
 def scope_field() -> tuple[Any, Any]:
-    from pydantic import Field
-
     text = "Whose memory: of this `project`, or of the `user` in every project."
-    return Literal["project", "user"], Field(default="project", description=text)
+    return Literal["project", "user"], pydantic.Field(default="project", description=text)
 
 
-def _get_arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    memory_id = Field(default="", pattern=f"^({ID_PATTERN})?$", description="Which memory; without it, the list.")
-    return create_model("get_memory", memory_id=(str, memory_id), scope=scope_field())
+def _get_arguments() -> type[pydantic.BaseModel]:
+    memory_id = pydantic.Field(
+        default="", pattern=f"^({ID_PATTERN})?$", description="Which memory; without it, the list."
+    )
+    return pydantic.create_model("get_memory", memory_id=(str, memory_id), scope=scope_field())
 
 
 def _plan_get(own: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -115,23 +111,23 @@ def create_save_memory_tool(sandbox: Sandbox | None = None, needs_approval: Need
     )
 
 
-def _save_arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-    from pydantic_core import PydanticCustomError
-
+def _save_arguments() -> type[pydantic.BaseModel]:
     def short_enough(content: str) -> str:
         if (size := len(content.encode())) > MAX_MEMORY_BYTES:
             problem = f"{size} bytes; the limit is {MAX_MEMORY_BYTES}"
-            raise PydanticCustomError("size", "{problem}", {"problem": problem})
+            raise pydantic_core.PydanticCustomError("size", "{problem}", {"problem": problem})
         return content
 
     modes: Any = Literal["replace", "append"]
-    memory_id = Field(pattern=f"^{ID_PATTERN}$", description="Its name: small letters, digits, `_` and `-`.")
-    return create_model(
+    memory_id = pydantic.Field(pattern=f"^{ID_PATTERN}$", description="Its name: small letters, digits, `_` and `-`.")
+    return pydantic.create_model(
         "save_memory",
         memory_id=(str, memory_id),
-        content=(Annotated[str, AfterValidator(short_enough)], Field(description="The text, as it is to be kept.")),
-        mode=(modes, Field(default="replace", description="`replace` what is there, or `append` to it.")),
+        content=(
+            Annotated[str, pydantic.AfterValidator(short_enough)],
+            pydantic.Field(description="The text, as it is to be kept."),
+        ),
+        mode=(modes, pydantic.Field(default="replace", description="`replace` what is there, or `append` to it.")),
         scope=scope_field(),
     )
 

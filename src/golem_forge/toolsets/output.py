@@ -18,11 +18,12 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_module import pydantic, pydantic_core
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import OutputLookup, ToolContext
@@ -38,9 +39,6 @@ from golem_forge.tools.pattern_search import (
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.toolsets.file_access import PAGE_BYTES, closing_note, first_line, offset_field
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 DEFAULT_LIMIT: Final = 200
 SECONDS: Final = 10
@@ -87,23 +85,24 @@ def create_read_output_tool(
     )
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-    from pydantic_core import PydanticCustomError
-
+def _arguments() -> type[pydantic.BaseModel]:
     def usable(pattern: str) -> str:
         if problem := pattern_problem(pattern):
-            raise PydanticCustomError("pattern", "{problem}", {"problem": problem})
+            raise pydantic_core.PydanticCustomError("pattern", "{problem}", {"problem": problem})
         return pattern
 
-    grep = Field(default="", max_length=MAX_PATTERN, description="Show only lines that match this regular expression.")
-    context = Field(default=0, ge=0, le=20, description="With `grep`: how many lines to show around each match.")
-    return create_model(
+    grep = pydantic.Field(
+        default="", max_length=MAX_PATTERN, description="Show only lines that match this regular expression."
+    )
+    context = pydantic.Field(
+        default=0, ge=0, le=20, description="With `grep`: how many lines to show around each match."
+    )
+    return pydantic.create_model(
         "read_output",
-        handle=(str, Field(description="The handle, `out_` and 12 hexadecimal digits.")),
+        handle=(str, pydantic.Field(description="The handle, `out_` and 12 hexadecimal digits.")),
         offset=offset_field("show"),
-        limit=(int, Field(default=DEFAULT_LIMIT, ge=1, le=2000, description="How many lines at most.")),
-        grep=(Annotated[str, AfterValidator(usable)], grep),
+        limit=(int, pydantic.Field(default=DEFAULT_LIMIT, ge=1, le=2000, description="How many lines at most.")),
+        grep=(Annotated[str, pydantic.AfterValidator(usable)], grep),
         context=(int, context),
     )
 

@@ -5,16 +5,14 @@ A plan lives with its session and belongs to one worker. The tool touches nothin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
+from golem_forge.core.lazy_module import pydantic, pydantic_core
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, Tool
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 PlanStep = dict[str, str]
 """A step as `{step, status}`."""
@@ -68,29 +66,28 @@ def create_update_plan_tool(sandbox: Sandbox | None = None, needs_approval: Need
     )
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, ConfigDict, Field, create_model
-    from pydantic_core import PydanticCustomError
-
+def _arguments() -> type[pydantic.BaseModel]:
     def at_most_one_in_progress(plan: list[Any]) -> list[Any]:
         doing = [str(number) for number, step in enumerate(plan, 1) if step.status == "in_progress"]
         if len(doing) > 1:
             found = ", ".join(doing)
-            raise PydanticCustomError("plan", "only one step may be in_progress, not {steps}", {"steps": found})
+            raise pydantic_core.PydanticCustomError(
+                "plan", "only one step may be in_progress, not {steps}", {"steps": found}
+            )
         return plan
 
     statuses: Any = Literal["pending", "in_progress", "completed"]
-    step: Any = create_model(
+    step: Any = pydantic.create_model(
         "step",
-        __config__=ConfigDict(extra="forbid"),
-        step=(str, Field(min_length=1, max_length=_MAX_STEP_LENGTH, description="What is to be done.")),
-        status=(statuses, Field(description="How far it is.")),
+        __config__=pydantic.ConfigDict(extra="forbid"),
+        step=(str, pydantic.Field(min_length=1, max_length=_MAX_STEP_LENGTH, description="What is to be done.")),
+        status=(statuses, pydantic.Field(description="How far it is.")),
     )
-    plan = Field(min_length=1, max_length=_MAX_STEPS, description="Every step, in order.")
-    explanation = Field(default="", max_length=_MAX_EXPLANATION, description="Why the plan changed.")
-    return create_model(
+    plan = pydantic.Field(min_length=1, max_length=_MAX_STEPS, description="Every step, in order.")
+    explanation = pydantic.Field(default="", max_length=_MAX_EXPLANATION, description="Why the plan changed.")
+    return pydantic.create_model(
         "update_plan",
-        plan=(Annotated[list[step], AfterValidator(at_most_one_in_progress)], plan),
+        plan=(Annotated[list[step], pydantic.AfterValidator(at_most_one_in_progress)], plan),
         explanation=(str, explanation),
     )
 

@@ -20,19 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 from golem_forge.config.mcp_spec import DeferralSettings
 from golem_forge.core.json import compact_json
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import pydantic, pydantic_core
 from golem_forge.tools.catalog import schema_problem
 from golem_forge.tools.factory import native_tool
 from golem_forge.tools.schema import bare_schema
 from golem_forge.tools.tool import SourceKind, Tool
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
 
 MAX_LOADED: Final = 100
 MAX_LOADED_TOKENS: Final = 32_000
@@ -231,21 +228,23 @@ def _format_sources(sources: Mapping[str, int], own: Sequence[str]) -> str:
     return "; ".join(named[:_MAX_SOURCES] + ([f"{more} more sources"] if more > 0 else []))
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, ConfigDict, Field, create_model
-    from pydantic_core import PydanticCustomError
-
+def _arguments() -> type[pydantic.BaseModel]:
     def says_something(query: str) -> str:
         if not query.strip():
-            raise PydanticCustomError("query", "must not be empty: say what the tool should do, or its name")
+            raise pydantic_core.PydanticCustomError(
+                "query", "must not be empty: say what the tool should do, or its name"
+            )
         return query
 
     text = "What the tool should do, in a few words, or its name."
-    return create_model(
+    return pydantic.create_model(
         TOOL_SEARCH,
-        __config__=ConfigDict(extra="forbid"),
-        query=(Annotated[str, AfterValidator(says_something)], Field(max_length=_MAX_QUERY, description=text)),
-        limit=(int, Field(default=_DEFAULT_FOUND, ge=1, le=_MAX_FOUND, description="How many tools at most.")),
+        __config__=pydantic.ConfigDict(extra="forbid"),
+        query=(
+            Annotated[str, pydantic.AfterValidator(says_something)],
+            pydantic.Field(max_length=_MAX_QUERY, description=text),
+        ),
+        limit=(int, pydantic.Field(default=_DEFAULT_FOUND, ge=1, le=_MAX_FOUND, description="How many tools at most.")),
     )
 
 

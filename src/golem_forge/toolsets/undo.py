@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.changes import PathKind
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import display_name
 from golem_forge.sandbox.errors import SandboxError
@@ -24,8 +25,6 @@ from golem_forge.tools.factory import native_tool
 from golem_forge.tools.tool import Mode, Tool
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
 
 _DESCRIPTION: Final = (
@@ -49,21 +48,22 @@ def create_undo_changes_tool() -> Tool:
     )
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
+def _arguments() -> type[pydantic.BaseModel]:
     fields: dict[str, Any] = {
-        "turn": (int | None, Field(default=None, ge=1, description="The turn to take back: 1 is your first message.")),
-        "call": (str, Field(default="", max_length=200, description="The id of one call to take back.")),
-        "paths": (list[str], Field(default_factory=list, description="Only these files or directories.")),
+        "turn": (
+            int | None,
+            pydantic.Field(default=None, ge=1, description="The turn to take back: 1 is your first message."),
+        ),
+        "call": (str, pydantic.Field(default="", max_length=200, description="The id of one call to take back.")),
+        "paths": (list[str], pydantic.Field(default_factory=list, description="Only these files or directories.")),
         "also": (
             list[str],
-            Field(default_factory=list, description="Paths to take back although they were edited since."),
+            pydantic.Field(default_factory=list, description="Paths to take back although they were edited since."),
         ),
-        "redo": (bool, Field(default=False, description="Take the last undo back.")),
-        "session": (str, Field(default="", max_length=200, description="Another session of this directory.")),
+        "redo": (bool, pydantic.Field(default=False, description="Take the last undo back.")),
+        "session": (str, pydantic.Field(default="", max_length=200, description="Another session of this directory.")),
     }
-    return create_model(UNDO_TOOL, **fields)
+    return pydantic.create_model(UNDO_TOOL, **fields)
 
 
 def _plan(args: dict[str, Any], ctx: ToolContext) -> Plan:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
@@ -26,8 +27,6 @@ from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.manifest import LONGEST_TIMEOUT_S
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.usertools.diagnostics import Diagnostic
 
 
@@ -242,11 +241,11 @@ class CodeToolset:
     name = "code"
 
     @cached_property
-    def config(self) -> type[BaseModel]:
-        from pydantic import ConfigDict, Field, create_model
-
-        calls = Field(default=DEFAULT_MAX_CALLS, ge=1, le=MOST_MAX_CALLS)
-        return create_model("code", __config__=ConfigDict(extra="forbid", strict=True), max_calls=(int, calls))
+    def config(self) -> type[pydantic.BaseModel]:
+        calls = pydantic.Field(default=DEFAULT_MAX_CALLS, ge=1, le=MOST_MAX_CALLS)
+        return pydantic.create_model(
+            "code", __config__=pydantic.ConfigDict(extra="forbid", strict=True), max_calls=(int, calls)
+        )
 
     def get_tools(self, ctx: ToolsetContext | None = None) -> list[Tool]:
         config = ctx.config if ctx is not None else None
@@ -269,13 +268,11 @@ def create_run_code_tool(
     )
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    code = Field(min_length=1, max_length=LONGEST_CODE, description="The program.")
+def _arguments() -> type[pydantic.BaseModel]:
+    code = pydantic.Field(min_length=1, max_length=LONGEST_CODE, description="The program.")
     time = f"Its time in ms (default {DEFAULT_TIMEOUT_MS}); it stops while a question is open."
-    timeout = Field(default=DEFAULT_TIMEOUT_MS, ge=100, le=LONGEST_TIMEOUT_MS, description=time)
-    return create_model(RUN_CODE, code=(str, code), timeout_ms=(int, timeout))
+    timeout = pydantic.Field(default=DEFAULT_TIMEOUT_MS, ge=100, le=LONGEST_TIMEOUT_MS, description=time)
+    return pydantic.create_model(RUN_CODE, code=(str, code), timeout_ms=(int, timeout))
 
 
 async def _plan(max_calls: int, args: dict[str, Any], ctx: ToolContext) -> Plan:

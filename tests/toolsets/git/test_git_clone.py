@@ -73,7 +73,7 @@ async def test_an_address_is_listed_where_there_is_no_repository(served: Project
 
 
 async def test_a_rule_that_names_the_address_covers_its_clone(served: Project) -> None:
-    from .test_push import rules
+    from .test_transfer_push import rules
 
     rules(f'  - {{tool: git_fetch, args: {{url: "{served.url}", ref: {{glob: "**"}}}}, verdict: preApproved}}\n')
     outcome = await served.bench.cmd(f"git clone {served.url} here")

@@ -29,6 +29,7 @@ from golem_forge.config.mcp_spec import ServerTrust
 from golem_forge.core.effects import AtMost, Effect
 from golem_forge.core.errors import ForgeError, ToolFailed, error_name
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.lazy_module import asyncio, pydantic, pydantic_core
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import count_control_chars, escape_control_chars
 from golem_forge.mcp.client.approval_text import display_text
@@ -41,10 +42,6 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from asyncio import Task
-
-    from pydantic import BaseModel
-
     from golem_forge.mcp.client.pool import Pool
 
 
@@ -123,30 +120,28 @@ def _read_tool() -> Tool:
     )
 
 
-def _list_arguments() -> type[BaseModel]:
-    from pydantic import BaseModel, Field, create_model, model_validator
-    from pydantic_core import PydanticCustomError
-
-    class Checked(BaseModel):
-        @model_validator(mode="after")
+def _list_arguments() -> type[pydantic.BaseModel]:
+    class Checked(pydantic.BaseModel):
+        @pydantic.model_validator(mode="after")
         def cursor_needs_server(self) -> Any:
             if getattr(self, "cursor", "") and not getattr(self, "server", ""):
-                raise PydanticCustomError("cursor", "{problem}", {"problem": CURSOR_ALONE})
+                raise pydantic_core.PydanticCustomError("cursor", "{problem}", {"problem": CURSOR_ALONE})
             return self
 
-    server = Field(default="", description="The server to ask; left out: every server there is.")
+    server = pydantic.Field(default="", description="The server to ask; left out: every server there is.")
     about = "`nextCursor` of the page before, with `server`."
-    cursor = Field(default="", max_length=_LONGEST_CURSOR, description=about)
-    return create_model("list_mcp_resources", __base__=Checked, server=(str, server), cursor=(str, cursor))
+    cursor = pydantic.Field(default="", max_length=_LONGEST_CURSOR, description=about)
+    return pydantic.create_model("list_mcp_resources", __base__=Checked, server=(str, server), cursor=(str, cursor))
 
 
-def _read_arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    return create_model(
+def _read_arguments() -> type[pydantic.BaseModel]:
+    return pydantic.create_model(
         "read_mcp_resource",
-        server=(str, Field(min_length=1, description="The server that has it.")),
-        uri=(str, Field(min_length=1, max_length=_LONGEST_URI, description="The resource, as a list names it.")),
+        server=(str, pydantic.Field(min_length=1, description="The server that has it.")),
+        uri=(
+            str,
+            pydantic.Field(min_length=1, max_length=_LONGEST_URI, description="The resource, as a list names it."),
+        ),
     )
 
 
@@ -199,8 +194,6 @@ async def _one_list(tool: str, pool: Pool, server: str, cursor: str, ctx: ToolCo
 
 
 async def _all_lists(tool: str, pool: Pool | None, names: Sequence[str], ctx: ToolContext) -> dict[str, Any]:
-    import asyncio
-
     member = _LISTS[tool][0]
     asked = [_every_page(tool, pool, name, ctx) for name in names if pool is not None]
     found = await asyncio.gather(*asked)
@@ -318,7 +311,7 @@ class _CachedAnswer:
 
 @dataclass(slots=True)
 class _SharedRequest:
-    task: Task[Answer]
+    task: asyncio.Task[Answer]
     signal: InterruptSignal
     waiting: int = 0
 
@@ -343,8 +336,6 @@ class ResourceCache:
             shared.task.cancel()
 
     def _start(self, key: Key, fetch: Fetch, ctx: ToolContext) -> _SharedRequest:
-        import asyncio
-
         async def fetched() -> Answer:
             try:
                 answer = await fetch(replace(ctx, cancel=signal))
@@ -357,8 +348,6 @@ class ResourceCache:
         return _SharedRequest(asyncio.get_running_loop().create_task(fetched()), signal)
 
     async def _awaited(self, key: Key, shared: _SharedRequest) -> Answer:
-        import asyncio
-
         shared.waiting += 1
         try:
             return await asyncio.shield(shared.task)

@@ -8,10 +8,11 @@ every file back before the call ends.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
+from golem_forge.core.lazy_module import asyncio, pydantic, pydantic_core
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
@@ -24,9 +25,6 @@ from golem_forge.toolsets.edit.apply import PatchApplication
 from golem_forge.toolsets.edit.draft import Draft, fill_draft, patch_diff, patch_entries, patch_result
 from golem_forge.toolsets.edit.patch import PatchFailed, PatchInvalid, has_padded_markers, parse_patch, patch_refused
 from golem_forge.toolsets.file_access import FileAccess, FileTool, ZoneApproval, checked_overrides
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 
 class EditToolset:
@@ -67,20 +65,19 @@ Change files with a patch: all of it is applied, or nothing. At most 1 MiB and 2
 `*** End of File` after a chunk: it matches at the end. Paths: /<zone>/…, or relative to the default zone."""
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-    from pydantic_core import PydanticCustomError
-
+def _arguments() -> type[pydantic.BaseModel]:
     def small_enough(value: str) -> str:
         size = len(value.encode("utf-8", "surrogatepass"))
         if size > MAX_PATCH_BYTES:
-            raise PydanticCustomError(
+            raise pydantic_core.PydanticCustomError(
                 "too_large", "is {size} bytes; the limit is {limit}", {"size": size, "limit": MAX_PATCH_BYTES}
             )
         return value
 
     text = "The patch, from `*** Begin Patch` to `*** End Patch`."
-    return create_model("apply_patch", input=(Annotated[str, AfterValidator(small_enough)], Field(description=text)))
+    return pydantic.create_model(
+        "apply_patch", input=(Annotated[str, pydantic.AfterValidator(small_enough)], pydantic.Field(description=text))
+    )
 
 
 def _plan(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Plan:
@@ -157,8 +154,6 @@ class PlannedPatch:
 
     async def run(self) -> ToolResult:
         """Runs in a thread and waits for it even if cancelled: then every file is put back first."""
-        from asyncio import CancelledError, shield, wait
-
         given_up: list[bool] = []
         application = PatchApplication(
             self._draft,
@@ -168,17 +163,17 @@ class PlannedPatch:
         )
         work = run_in_thread(application.apply)
         try:
-            await shield(work)
-        except CancelledError:
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
             given_up.append(True)
             while not work.done():  # however often this wait is cancelled
-                with suppress(CancelledError):
-                    await wait([work])
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
             if work.exception() is None:
                 application.roll_back()
             raise
         if self._ctx.cancel:  # given after the last look, before anyone learned that it was done
             application.roll_back()
-            raise CancelledError
+            raise asyncio.CancelledError
         application.finish()
         return patch_result(self._draft, self._listed, self.diff)

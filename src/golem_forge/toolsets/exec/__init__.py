@@ -26,6 +26,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.core.globs import GROUP_PREFIX
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.policy.rules.model import group_targets, normal_host
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
@@ -34,11 +35,9 @@ from golem_forge.tools.factory import ToolsetContext, native_tool
 from golem_forge.tools.tool import NeedsApproval, SourceKind, Tool
 from golem_forge.toolsets.edit.patch import rebase_patch, split_patch_command
 from golem_forge.toolsets.exec.ports import create_publish_port_tool
-from golem_forge.toolsets.git import git_tools
+from golem_forge.toolsets.git import git_tools, hand_over
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.sandbox.walls.environment import EnvBlock
 
 
@@ -46,7 +45,7 @@ class ExecToolset:
     name = "exec"
 
     @cached_property
-    def config(self) -> type[BaseModel]:
+    def config(self) -> type[pydantic.BaseModel]:
         return exec_model()
 
     def get_tools(self, ctx: ToolsetContext) -> list[Tool]:
@@ -127,58 +126,70 @@ async def _plan_exec(settings: ExecSettings, sandbox: Sandbox | None, args: dict
     return await plan_command(settings, sandbox, args, ctx)
 
 
-def _exec_arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-
-    host = Annotated[str, AfterValidator(_usable_host)]
-    words = Annotated[str, Field(max_length=1000)]
+def _exec_arguments() -> type[pydantic.BaseModel]:
+    host = Annotated[str, pydantic.AfterValidator(_usable_host)]
+    words = Annotated[str, pydantic.Field(max_length=1000)]
     fields: dict[str, Any] = {
-        "cmd": (str, Field(min_length=1, max_length=65536, description="The script, as a shell reads it.")),
-        "workdir": (str, Field(default="", description="Where to start: /<zone>/…, or relative to the default zone.")),
-        "shell": (Literal["bash", "sh", "zsh"], Field(default="bash", description="Which shell reads the script.")),
-        "login": (bool, Field(default=False, description="Start it as a login shell.")),
-        "tty": (bool, Field(default=False, description="In a real terminal (40 rows, 120 columns) with open input.")),
+        "cmd": (str, pydantic.Field(min_length=1, max_length=65536, description="The script, as a shell reads it.")),
+        "workdir": (
+            str,
+            pydantic.Field(default="", description="Where to start: /<zone>/…, or relative to the default zone."),
+        ),
+        "shell": (
+            Literal["bash", "sh", "zsh"],
+            pydantic.Field(default="bash", description="Which shell reads the script."),
+        ),
+        "login": (bool, pydantic.Field(default=False, description="Start it as a login shell.")),
+        "tty": (
+            bool,
+            pydantic.Field(default=False, description="In a real terminal (40 rows, 120 columns) with open input."),
+        ),
         "yield_time_ms": (
             clamped(0, 30_000),
-            Field(default=10_000, description="How long to wait for the end before it goes on as a session (0-30000)."),
+            pydantic.Field(
+                default=10_000, description="How long to wait for the end before it goes on as a session (0-30000)."
+            ),
         ),
         "timeout_ms": (
             clamped(1, 3_600_000),
-            Field(default=1_800_000, description="Hard end of the process (1-3600000)."),
+            pydantic.Field(default=1_800_000, description="Hard end of the process (1-3600000)."),
         ),
         "max_output_tokens": (
             clamped(1, 50_000),
-            Field(default=10_000, description="How much output to return, in tokens of 4 bytes (1-50000)."),
+            pydantic.Field(default=10_000, description="How much output to return, in tokens of 4 bytes (1-50000)."),
         ),
         "network": (
             list[host],
-            Field(default_factory=list, max_length=MAX_HOSTS, description="Hosts it needs: host or host:port (443)."),
+            pydantic.Field(
+                default_factory=list, max_length=MAX_HOSTS, description="Hosts it needs: host or host:port (443)."
+            ),
         ),
-        "justification": (words, Field(default="", description="Why, in one sentence, for the person who is asked.")),
+        "justification": (
+            words,
+            pydantic.Field(default="", description="Why, in one sentence, for the person who is asked."),
+        ),
         "prefix_rule": (
             list[words],
-            Field(default_factory=list, max_length=100, description="Leading words of a rule that you suggest."),
+            pydantic.Field(
+                default_factory=list, max_length=100, description="Leading words of a rule that you suggest."
+            ),
         ),
     }
-    return create_model("exec_command", **fields)
+    return pydantic.create_model("exec_command", **fields)
 
 
-def _exec_arguments_with_outside() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
+def _exec_arguments_with_outside() -> type[pydantic.BaseModel]:
     asks = "Run exactly this command outside the walls; the person must agree to it. Not with `tty` or `network`."
     why = "With `outside`: why it cannot run inside, for the person who decides."
     fields: dict[str, Any] = {
-        "outside": (bool, Field(default=False, description=asks)),
-        "reason": (str, Field(default="", max_length=1000, description=why)),
+        "outside": (bool, pydantic.Field(default=False, description=asks)),
+        "reason": (str, pydantic.Field(default="", max_length=1000, description=why)),
     }
-    return create_model("exec_command", __base__=_exec_arguments(), **fields)
+    return pydantic.create_model("exec_command", __base__=_exec_arguments(), **fields)
 
 
 def clamped(low: int, high: int) -> Any:
-    from pydantic import AfterValidator
-
-    return Annotated[int, AfterValidator(lambda value: min(max(value, low), high))]
+    return Annotated[int, pydantic.AfterValidator(lambda value: min(max(value, low), high))]
 
 
 def _usable_host(text: str) -> str:
@@ -230,21 +241,22 @@ async def _plan_stdin(args: dict[str, Any], ctx: ToolContext) -> Plan:
     return plan_input(args, ctx)
 
 
-def _stdin_arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
+def _stdin_arguments() -> type[pydantic.BaseModel]:
     waits = "How long to wait for its end: default 250 with chars (at most 30000), else 5000 (at most 300000)."
     fields: dict[str, Any] = {
-        "session_id": (int, Field(description="The number in `Running: session <n>`.")),
-        "chars": (str, Field(default="", max_length=8192, description="What to type; empty: only read.")),
-        "signal": (Literal["INT", "TERM", "KILL"] | None, Field(default=None, description="Signal its processes.")),
-        "yield_time_ms": (clamped(0, _MAX_POLL_MS) | None, Field(default=None, description=waits)),
+        "session_id": (int, pydantic.Field(description="The number in `Running: session <n>`.")),
+        "chars": (str, pydantic.Field(default="", max_length=8192, description="What to type; empty: only read.")),
+        "signal": (
+            Literal["INT", "TERM", "KILL"] | None,
+            pydantic.Field(default=None, description="Signal its processes."),
+        ),
+        "yield_time_ms": (clamped(0, _MAX_POLL_MS) | None, pydantic.Field(default=None, description=waits)),
         "max_output_tokens": (
             clamped(1, 50_000),
-            Field(default=10_000, description="How much output to return, in tokens of 4 bytes (1-50000)."),
+            pydantic.Field(default=10_000, description="How much output to return, in tokens of 4 bytes (1-50000)."),
         ),
     }
-    return create_model("write_stdin", **fields)
+    return pydantic.create_model("write_stdin", **fields)
 
 
 ARGUMENT_ALIASES: Final = {"command": "cmd", "working_dir": "workdir"}
@@ -268,22 +280,20 @@ def exec_settings(tool: Tool) -> ExecSettings:
     return next((each for each in given if isinstance(each, ExecSettings)), ExecSettings())
 
 
-def exec_model() -> type[BaseModel]:
-    from pydantic import ConfigDict, Field, create_model
-
+def exec_model() -> type[pydantic.BaseModel]:
     walled = "What holds for commands that full walls contain."
     fields: dict[str, Any] = {
-        "walled": (Literal["ask", "preApproved"], Field(default="ask", description=walled)),
+        "walled": (Literal["ask", "preApproved"], pydantic.Field(default="ask", description=walled)),
         "env": env_field(),
     }
-    return create_model("exec", __config__=ConfigDict(extra="forbid"), **fields)
+    return pydantic.create_model("exec", __config__=pydantic.ConfigDict(extra="forbid"), **fields)
 
 
 def env_field() -> tuple[Any, Any]:
     """`env: {pass, set, secrets}`, as the EnvBlock it stands for."""
-    from pydantic import BeforeValidator, Field
-
-    return Annotated[Any, BeforeValidator(_checked_env)], Field(default=None, description="Variables for commands.")
+    return Annotated[Any, pydantic.BeforeValidator(_checked_env)], pydantic.Field(
+        default=None, description="Variables for commands."
+    )
 
 
 def _checked_env(value: Any) -> Any:
@@ -305,8 +315,6 @@ def redirect_command(git: Mapping[str, Tool], args: dict[str, Any]) -> tuple[str
     text, workdir = args.get("cmd", args.get("command")), args.get("workdir", args.get("working_dir", ""))
     if not isinstance(text, str) or not isinstance(workdir, str) or "git" not in text[:_BEGINS_WITHIN]:
         return None
-    from golem_forge.toolsets.git.handover import hand_over
-
     found = hand_over(text, workdir)
     return None if found is None else (git[found[0]], found[1])
 

@@ -22,8 +22,10 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import local_minute, one_line, shorten_middle
+from golem_forge.sandbox.network import lazy_connection, lazy_loopback
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, SessionParts, ToolContext
 from golem_forge.tools.factory import native_tool
@@ -31,9 +33,7 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Mode, NeedsApproval, Tool
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-    from golem_forge.sandbox.network.forward import PortForward
+    from golem_forge.sandbox.network.connection import PortForward
     from golem_forge.sandbox.network.loopback import ListeningPort, SessionLoopback
 
 PUBLISH_TOOL: Final = "publish_port"
@@ -75,16 +75,16 @@ def create_unpublish_port_tool() -> Tool:
     )
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
+def _arguments() -> type[pydantic.BaseModel]:
+    return pydantic.create_model(
+        PUBLISH_TOOL, port=(int, pydantic.Field(ge=1, le=65535, description="The port a command listens on."))
+    )
 
-    return create_model(PUBLISH_TOOL, port=(int, Field(ge=1, le=65535, description="The port a command listens on.")))
 
-
-def _unpublish_arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    return create_model(UNPUBLISH_TOOL, port=(int, Field(ge=1, le=65535, description="The port that was published.")))
+def _unpublish_arguments() -> type[pydantic.BaseModel]:
+    return pydantic.create_model(
+        UNPUBLISH_TOOL, port=(int, pydantic.Field(ge=1, le=65535, description="The port that was published."))
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +124,13 @@ class PublishedPorts:
 
     async def publish(self, loopback: SessionLoopback, port: int) -> Publication:
         """Publishes a port, or returns its existing publication. Raises ToolFailed."""
-        from golem_forge.sandbox.network.forward import PortForward
-
         if (known := self.find(loopback, port)) is not None:
             return known
         if len(self._by_place) >= MOST_PUBLISHED:
             raise ToolFailed(f"{MOST_PUBLISHED} ports are published already; end one with /unpublish first.")
         listener = _listen(port)
         address, outer_port = listener.getsockname()
-        forward = PortForward(partial(loopback.connect, port))
+        forward = lazy_connection.PortForward(partial(loopback.connect, port))
         made = Publication(port=port, address=address, outer_port=outer_port, loopback=loopback, forward=forward)
         self._by_place[loopback.number, port] = made
         await forward.serve(listener)
@@ -192,11 +190,10 @@ async def _loopback_with(port: int, sandbox: Sandbox | None, ctx: ToolContext) -
     """Returns the loopback where the port listens: that of the asking worker; for a person that of any worker. Raises
     ToolFailed.
     """
-    from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
     from golem_forge.toolsets.exec.environment import environment_of
 
-    loopbacks = ctx.parts.get(SessionLoopbacks)
-    own = loopbacks.find(loopback_key(environment_of(sandbox, ctx).walls, ctx.guest))
+    loopbacks = ctx.parts.get(lazy_loopback.SessionLoopbacks)
+    own = loopbacks.find(lazy_loopback.loopback_key(environment_of(sandbox, ctx).walls, ctx.guest))
     found = [each for each in (own, *(loopbacks.made if ctx.caller is Caller.HUMAN else ())) if each is not None]
     for loopback in found:
         if any(each.port == port for each in await run_in_thread(loopback.listening)):
@@ -236,11 +233,9 @@ async def _unpublish(port: int, ctx: ToolContext) -> ToolResult:
 def port_rows(parts: SessionParts, redact: Callable[[str], str]) -> list[dict[str, Any]]:
     """`{port, command, since, url}` for each port that listens or is published. `redact`: a text without secrets and
     host paths. Reads /proc: call it in a thread."""
-    from golem_forge.sandbox.network.loopback import SessionLoopbacks
-
     published = parts.get(PublishedPorts)
     rows = []
-    for loopback in parts.get(SessionLoopbacks).made:
+    for loopback in parts.get(lazy_loopback.SessionLoopbacks).made:
         listening = loopback.listening()
         rows += [_row(each, published.find(loopback, each.port), redact) for each in listening]
         silent = {each.port for each in listening}

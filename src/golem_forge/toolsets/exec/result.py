@@ -33,7 +33,7 @@ from golem_forge.sandbox.walls.denials import blocked_line, host_advice, way_lin
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.toolsets.git.handover import OF_A_SUBMODULE, REACHING_REMOTES, UNREACHED
+from golem_forge.toolsets.git import OF_A_SUBMODULE, REACHING_REMOTES, UNREACHED
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.walls.walls import WalledChild

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.policy.shell.arguments import is_long
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.patterns import matches_lenient, matches_prefix, matches_strict
@@ -32,8 +33,6 @@ from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.exec import env_field
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.sandbox.walls.environment import EnvBlock
 
 
@@ -41,7 +40,7 @@ class ShellToolset:
     name = "shell"
 
     @cached_property
-    def config(self) -> type[BaseModel]:
+    def config(self) -> type[pydantic.BaseModel]:
         return shell_model()
 
     def get_tools(self, ctx: ToolsetContext) -> list[Tool]:
@@ -73,21 +72,21 @@ def shell_tool(
 
 
 async def _plan_shell(settings: ShellSettings, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext) -> Plan:
-    from golem_forge.toolsets.exec.shell_plan import plan_program
+    from golem_forge.toolsets.exec.command_plan import plan_program
 
     return await plan_program(settings, sandbox, args, ctx)
 
 
-def _shell_arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-
+def _shell_arguments() -> type[pydantic.BaseModel]:
     seconds = Annotated[
-        float, Field(allow_inf_nan=False), AfterValidator(lambda given: min(max(given, MIN_TIMEOUT_S), MAX_TIMEOUT_S))
+        float,
+        pydantic.Field(allow_inf_nan=False),
+        pydantic.AfterValidator(lambda given: min(max(given, MIN_TIMEOUT_S), MAX_TIMEOUT_S)),
     ]
-    return create_model(
+    return pydantic.create_model(
         "shell",
-        command=(str, Field(min_length=1, max_length=8192, description="The program and its arguments.")),
-        timeout_s=(seconds | None, Field(default=None, description="Seconds until it is ended (0.1-300).")),
+        command=(str, pydantic.Field(min_length=1, max_length=8192, description="The program and its arguments.")),
+        timeout_s=(seconds | None, pydantic.Field(default=None, description="Seconds until it is ended (0.1-300).")),
     )
 
 
@@ -129,25 +128,31 @@ def shell_settings(block: Any) -> ShellSettings:
     )
 
 
-def shell_model() -> type[BaseModel]:
-    from pydantic import AfterValidator, ConfigDict, Field, create_model
-
-    strict = ConfigDict(extra="forbid")
-    rule: Any = create_model(
+def shell_model() -> type[pydantic.BaseModel]:
+    strict = pydantic.ConfigDict(extra="forbid")
+    rule: Any = pydantic.create_model(
         "rule",
         __config__=strict,
-        pattern=(Annotated[str, AfterValidator(_usable_pattern)], Field(description="Leading words of a command.")),
-        approval=(Verdict, Field(default=Verdict.ASK)),
-        ask_if_args=(list[str], Field(default_factory=list, description="Words that make it ask.")),
+        pattern=(
+            Annotated[str, pydantic.AfterValidator(_usable_pattern)],
+            pydantic.Field(description="Leading words of a command."),
+        ),
+        approval=(Verdict, pydantic.Field(default=Verdict.ASK)),
+        ask_if_args=(list[str], pydantic.Field(default_factory=list, description="Words that make it ask.")),
     )
-    default = create_model("default", __config__=strict, approval=(Verdict, Field(default=Verdict.ASK)))
+    default = pydantic.create_model(
+        "default", __config__=strict, approval=(Verdict, pydantic.Field(default=Verdict.ASK))
+    )
     fields: dict[str, Any] = {
-        "rules": (list[rule], Field(default_factory=list)),
-        "default": (default | None, Field(default=None)),
-        "timeout_s": (float, Field(default=DEFAULT_TIMEOUT_S, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S, allow_inf_nan=False)),
+        "rules": (list[rule], pydantic.Field(default_factory=list)),
+        "default": (default | None, pydantic.Field(default=None)),
+        "timeout_s": (
+            float,
+            pydantic.Field(default=DEFAULT_TIMEOUT_S, ge=MIN_TIMEOUT_S, le=MAX_TIMEOUT_S, allow_inf_nan=False),
+        ),
         "env": env_field(),
     }
-    return create_model("shell", __config__=strict, **fields)
+    return pydantic.create_model("shell", __config__=strict, **fields)
 
 
 def _usable_pattern(pattern: str) -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import pydantic
 from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import SandboxError, not_a_directory, permission_denied, too_large
 from golem_forge.sandbox.files import LISTING_LIMIT, printable_name
@@ -35,8 +36,6 @@ from golem_forge.toolsets.search.grep_files import GREP_FILES
 from golem_forge.toolsets.search.query import WithheldPaths
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.sandbox.target import Target
     from golem_forge.sandbox.zones import Zone
 
@@ -67,15 +66,13 @@ _UNREADABLE: Final = " [unreadable]"
 _DIRECTORY: Final = CONTENT | os.O_DIRECTORY
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import Field, create_model
-
-    return create_model(
+def _arguments() -> type[pydantic.BaseModel]:
+    return pydantic.create_model(
         "list_dir",
         path=path_field("The directory", default="."),
-        depth=(int, Field(default=_DEPTH, ge=1, le=10, description="How many levels to show.")),
-        offset=(int, Field(default=1, ge=1, description="The first entry to show, counted from 1.")),
-        limit=(int, Field(default=_PAGE, ge=1, le=2000, description="How many entries at most.")),
+        depth=(int, pydantic.Field(default=_DEPTH, ge=1, le=10, description="How many levels to show.")),
+        offset=(int, pydantic.Field(default=1, ge=1, description="The first entry to show, counted from 1.")),
+        limit=(int, pydantic.Field(default=_PAGE, ge=1, le=2000, description="How many entries at most.")),
     )
 
 

@@ -28,6 +28,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import replace
+from golem_forge.core.lazy_module import asyncio, pydantic, pydantic_core
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.events.redaction import redact_start
@@ -63,8 +64,6 @@ from golem_forge.toolsets.search.query import (
 )
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.sandbox.handles import Handle
     from golem_forge.sandbox.process.monitor import ExitStatus
     from golem_forge.sandbox.process.output import Capture
@@ -82,42 +81,41 @@ _COUNTED_FROM: Final = 5
 _MORE: Final = "[more matches; narrow the pattern or raise limit]"
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-    from pydantic_core import PydanticCustomError
-
+def _arguments() -> type[pydantic.BaseModel]:
     def not_blank(pattern: str) -> str:
         if not pattern.strip():
-            raise PydanticCustomError("pattern", "must not be blank")
+            raise pydantic_core.PydanticCustomError("pattern", "must not be blank")
         for char, name in (("\n", "line break"), ("\0", "NUL")):
             if (where := pattern.find(char)) >= 0:
                 problem = f"not a valid pattern: a line holds no {name} at position {where}"
-                raise PydanticCustomError("pattern", "{problem}", {"problem": problem})
+                raise pydantic_core.PydanticCustomError("pattern", "{problem}", {"problem": problem})
         return pattern
 
     def usable(glob: str) -> str:
         try:
             IncludeGlob(glob, 0)
         except GlobError as error:
-            raise PydanticCustomError("glob", "{problem}", {"problem": f"not a valid glob: {error}"}) from None
+            raise pydantic_core.PydanticCustomError(
+                "glob", "{problem}", {"problem": f"not a valid glob: {error}"}
+            ) from None
         return glob
 
-    pattern = Field(max_length=MAX_PATTERN, description="The regular expression.")
-    include = Field(
+    pattern = pydantic.Field(max_length=MAX_PATTERN, description="The regular expression.")
+    include = pydantic.Field(
         default="",
         max_length=MAX_PATTERN,
         description="Only files whose name fits this glob (`*.py`, `*.{ts,tsx}`), or whose path from `path` on does "
         "(`src/**/*.py`).",
     )
     modes: Any = Literal["files", "lines"]
-    return create_model(
+    return pydantic.create_model(
         "grep_files",
-        pattern=(Annotated[str, AfterValidator(not_blank)], pattern),
+        pattern=(Annotated[str, pydantic.AfterValidator(not_blank)], pattern),
         path=path_field("The directory or file to search", default="."),
-        include=(Annotated[str, AfterValidator(usable)], include),
-        mode=(modes, Field(default="files", description="What to give: `files` or `lines`.")),
-        ignore_case=(bool, Field(default=False, description="Whether `a` also matches `A`.")),
-        limit=(int, Field(default=_LIMIT, ge=1, le=2000, description="How many files or lines at most.")),
+        include=(Annotated[str, pydantic.AfterValidator(usable)], include),
+        mode=(modes, pydantic.Field(default="files", description="What to give: `files` or `lines`.")),
+        ignore_case=(bool, pydantic.Field(default=False, description="Whether `a` also matches `A`.")),
+        limit=(int, pydantic.Field(default=_LIMIT, ge=1, le=2000, description="How many files or lines at most.")),
     )
 
 
@@ -180,9 +178,7 @@ def _search_roots(target: Target, include: str, ctx: ToolContext) -> tuple[Searc
 
 
 async def _search(query: SearchQuery, path: str, walls: Walls | None) -> ToolResult | ToolCompletion:
-    from asyncio import get_running_loop
-
-    query = replace(query, until=get_running_loop().time() + SECONDS)
+    query = replace(query, until=asyncio.get_running_loop().time() + SECONDS)
     engine, matches = await _matches(query, walls)
     value: dict[str, Any] = {"kind": "search.result", "engine": engine, "path": path, "mode": query.mode.value}
     if query.mode is SearchMode.FILES:
@@ -226,8 +222,6 @@ async def _matches(query: SearchQuery, walls: Walls | None) -> tuple[str, Search
 
 async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
     """Adds matches in path order. Raises InputInvalid for a pattern that `re` does not understand."""
-    from asyncio import get_running_loop
-
     if problem := pattern_problem(query.pattern):
         raise bad_pattern(problem)
 
@@ -255,7 +249,7 @@ async def _search_in_child(query: SearchQuery, matches: SearchMatches) -> None:
         ],
     }
     files = [fd for place in query.places for fd in (place.zone.root.fd, place.entry.fd)]
-    seconds = query.until - get_running_loop().time()
+    seconds = query.until - asyncio.get_running_loop().time()
     try:
         await search_in_child(order, PatternLimits(seconds, _CHILD_MEMORY), take, files)
     except TimeoutError:
@@ -361,9 +355,7 @@ StartRipgrep = Callable[[Job], Awaitable[RipgrepProcess]]
 
 
 async def search(query: SearchQuery, matches: SearchMatches, start: StartRipgrep, program: str = "rg") -> None:
-    from asyncio import get_running_loop
-
-    now = get_running_loop().time
+    now = asyncio.get_running_loop().time
     ask = _RipgrepSearch(query, matches, start, program)
     share = 1.0 if query.mode is SearchMode.FILES else _FILES_SHARE
     for place in query.places:
@@ -406,9 +398,7 @@ class _RipgrepSearch:
 
     async def lines(self, place: SearchRoot, files: Sequence[str], seconds: float) -> bool:
         """Adds their lines in this order; whether there is anything left to do."""
-        from asyncio import get_running_loop
-
-        loop = get_running_loop()
+        loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         left = self._query.limit + 1 - len(self._matches.lines)
         how = (

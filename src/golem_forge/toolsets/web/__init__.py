@@ -24,10 +24,12 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import asyncio, pydantic, pydantic_core
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.policy.rules.model import is_own_machine
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.network import lazy_connection, lazy_loopback
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import HostPermission, HostRule, Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext, native_tool
@@ -48,11 +50,9 @@ from golem_forge.toolsets.web.http_client import (
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
-
     from golem_forge.events.redaction import Redactor
+    from golem_forge.sandbox.network.connection import Lookup
     from golem_forge.sandbox.network.loopback import SessionLoopback
-    from golem_forge.sandbox.network.resolve import Lookup
     from golem_forge.toolsets.web.http_client import HttpResponse
 
 
@@ -99,29 +99,27 @@ def webfetch_tool(
     )
 
 
-def _arguments() -> type[BaseModel]:
-    from pydantic import AfterValidator, Field, create_model
-
-    fetchable = Annotated[str, AfterValidator(_fetchable)]
-    return create_model(
+def _arguments() -> type[pydantic.BaseModel]:
+    fetchable = Annotated[str, pydantic.AfterValidator(_fetchable)]
+    return pydantic.create_model(
         "webfetch",
-        url=(fetchable, Field(max_length=MAX_URL, description="An http:// or https:// URL.")),
-        start_index=(int, Field(default=0, ge=0, description="The first character of the text to give.")),
+        url=(fetchable, pydantic.Field(max_length=MAX_URL, description="An http:// or https:// URL.")),
+        start_index=(int, pydantic.Field(default=0, ge=0, description="The first character of the text to give.")),
         max_length=(
             int,
-            Field(default=DEFAULT_LENGTH, ge=1, le=100_000, description="How many characters of the text at most."),
+            pydantic.Field(
+                default=DEFAULT_LENGTH, ge=1, le=100_000, description="How many characters of the text at most."
+            ),
         ),
-        raw=(bool, Field(default=False, description="True: the source of an HTML page instead of its text.")),
+        raw=(bool, pydantic.Field(default=False, description="True: the source of an HTML page instead of its text.")),
     )
 
 
 def _fetchable(url: str) -> str:
-    from pydantic_core import PydanticCustomError
-
     try:
         read_url(url)
     except ValueError as error:
-        raise PydanticCustomError("url", "{problem}", {"problem": str(error)}) from None
+        raise pydantic_core.PydanticCustomError("url", "{problem}", {"problem": str(error)}) from None
     return url
 
 
@@ -154,10 +152,12 @@ def _session_server(address: WebAddress, ctx: ToolContext) -> SessionLoopback | 
     Reads /proc, as a planner may that is no coroutine."""
     if address.host != SESSION_HOST and not is_own_machine(address.host):
         return None
-    from golem_forge.sandbox.network.loopback import SessionLoopbacks, loopback_key
-
     walls = ctx.walls
-    loopback = ctx.parts.get(SessionLoopbacks).find(loopback_key(walls, ctx.guest)) if walls is not None else None
+    loopback = (
+        ctx.parts.get(lazy_loopback.SessionLoopbacks).find(lazy_loopback.loopback_key(walls, ctx.guest))
+        if walls is not None
+        else None
+    )
     listens = loopback is not None and any(each.port == address.port for each in loopback.listening())
     if address.host == SESSION_HOST and not listens:
         raise ToolFailed(f"No command of this session listens on port {address.port}.", code="NOT_LISTENING")
@@ -167,11 +167,9 @@ def _session_server(address: WebAddress, ctx: ToolContext) -> SessionLoopback | 
 async def _fetch(
     address: WebAddress, ctx: ToolContext, lookup: Lookup | None, inside: SessionLoopback | None
 ) -> FetchResult:
-    from golem_forge.sandbox.network import resolve
-
     if inside is not None:
         return await fetch_inside(address, inside, _is_text)
-    return await fetch(address, ctx.host_rule, _is_text, lookup or resolve.lookup)
+    return await fetch(address, ctx.host_rule, _is_text, lookup or lazy_connection.lookup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +187,6 @@ async def _run(
     seconds: float,
     raw: bool,
 ) -> ToolResult:
-    import asyncio
-
     try:
         async with asyncio.timeout(seconds):
             fetched = await fetching()
@@ -303,13 +299,11 @@ FetchResult = FetchedPage | OffsiteRedirect
 
 def check_address(address: WebAddress, permission: HostPermission) -> None:
     """Checks an address without a lookup. Raises `policy_denied`."""
-    from golem_forge.sandbox.network.resolve import is_public
-
     rule = f"{{host: '{address.host}', ports: [{address.port}]"
     if address.port not in _USUAL_PORTS and not permission.listed:
         text = f"Port {address.port} is not fetched; only 80 and 443 are, or what a host rule lists"
         raise _denied(f"{text}: {rule}, verdict: ask}}.", "PORT_NOT_LISTED")
-    if address.is_literal and not permission.private and not is_public(address.host):
+    if address.is_literal and not permission.private and not lazy_connection.is_public(address.host):
         text = f"'{address.host}' is a private address; only a rule in your own rules file allows it"
         raise _denied(f"{text}: {rule}, private: true, verdict: ask}}.", "PRIVATE_ADDRESS")
 
@@ -357,15 +351,13 @@ async def _resolve_host(address: WebAddress, lookup: Lookup) -> tuple[str, ...]:
 
 
 def _check_addresses(address: WebAddress, host_rule: HostRule, addresses: tuple[str, ...]) -> None:
-    from golem_forge.sandbox.network.resolve import PrivateAddress, refuse_private
-
     permission = host_rule(address.host, address.port)
     check_address(address, permission)
     if permission.private:
         return
     try:
-        refuse_private(addresses)
-    except PrivateAddress:
+        lazy_connection.refuse_private(addresses)
+    except lazy_connection.PrivateAddress:
         text = f"Host '{address.host}' resolves to a private address."
         raise ForgeError(text, status=Status.SANDBOX_DENIED, code="PRIVATE_ADDRESS") from None
 

@@ -18,18 +18,16 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from golem_forge._version import __version__
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import asyncio, ssl
 from golem_forge.core.regex import regex
 from golem_forge.policy.rules.model import normal_host
-
-if TYPE_CHECKING:
-    from asyncio import StreamReader, StreamWriter
-    from ssl import SSLContext
+from golem_forge.sandbox.network import lazy_connection
 
 MAX_URL: Final = 4096
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -133,10 +131,10 @@ class HttpResponse:
     status: int
     headers: dict[str, str]
     """Headers by lower-case name."""
-    reader: StreamReader
+    reader: asyncio.StreamReader
 
 
-Dial = Callable[["SSLContext | None", int], Awaitable[tuple["StreamReader", "StreamWriter"]]]
+Dial = Callable[["ssl.SSLContext | None", int], Awaitable[tuple["asyncio.StreamReader", "asyncio.StreamWriter"]]]
 """(TLS context or None, longest line) → a connection. Raises OSError."""
 
 
@@ -161,16 +159,14 @@ def http_post(
 async def _http_request(
     address: WebAddress, addresses: Sequence[str], request: bytes, dial: Dial | None = None
 ) -> AsyncIterator[HttpResponse]:
-    import ssl
-
-    from golem_forge.sandbox.network.resolve import connect
-
     tls = await _tls_context() if address.scheme == "https" else None
     try:
         if dial is not None:
             reader, writer = await dial(tls, MAX_HEADERS)
         else:
-            reader, writer = await connect(addresses, address.port, tls=tls, name=address.host, limit=MAX_HEADERS)
+            reader, writer = await lazy_connection.connect(
+                addresses, address.port, tls=tls, name=address.host, limit=MAX_HEADERS
+            )
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message or "it does not verify"
         raise ToolFailed(f"The certificate of '{address.host}' is not trusted: {why}.", code="TLS_FAILED") from None
@@ -189,13 +185,9 @@ async def _http_request(
         writer.transport.abort()  # nothing more is wanted, and a slow farewell would keep the call waiting
 
 
-async def _tls_context() -> SSLContext:
+async def _tls_context() -> ssl.SSLContext:
     """The system's certificates, read off the loop: there are many."""
-    import ssl
-
-    from golem_forge.sandbox.network.resolve import run_in_thread
-
-    context = await run_in_thread(ssl.create_default_context)
+    context = await lazy_connection.run_in_thread(ssl.create_default_context)
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -211,7 +203,7 @@ def _request(method: str, address: WebAddress, headers: Mapping[str, str]) -> by
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-async def _read_head(reader: StreamReader) -> tuple[int, dict[str, str]]:
+async def _read_head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
     """The final answer's; interim ones (1xx) are passed over, and count towards the same bound."""
     room = MAX_HEADERS
     while True:
@@ -264,7 +256,7 @@ class BodyTooLarge(Exception):
     pass
 
 
-async def read_body(reader: StreamReader, headers: Mapping[str, str], limit: int) -> bytes:
+async def read_body(reader: asyncio.StreamReader, headers: Mapping[str, str], limit: int) -> bytes:
     encoding = headers.get("content-encoding", "").strip().lower()
     body = bytearray()
 
@@ -296,7 +288,7 @@ def declared_length(headers: Mapping[str, str]) -> int | None:
     return int(only)
 
 
-async def _receive(reader: StreamReader, headers: Mapping[str, str], take: Callable[[bytes], None]) -> None:
+async def _receive(reader: asyncio.StreamReader, headers: Mapping[str, str], take: Callable[[bytes], None]) -> None:
     if transfer := headers.get("transfer-encoding", "").strip().lower():
         if transfer != "chunked":
             raise ToolFailed(f"The server sent a transfer encoding that is not known: {transfer[:40]!a}.")
@@ -308,7 +300,7 @@ async def _receive(reader: StreamReader, headers: Mapping[str, str], take: Calla
             take(piece)
 
 
-async def _receive_exactly(reader: StreamReader, length: int, take: Callable[[bytes], None]) -> None:
+async def _receive_exactly(reader: asyncio.StreamReader, length: int, take: Callable[[bytes], None]) -> None:
     while length:
         piece = await reader.read(min(length, _PIECE_BYTES))
         if not piece:
@@ -317,7 +309,7 @@ async def _receive_exactly(reader: StreamReader, length: int, take: Callable[[by
         take(piece)
 
 
-async def _receive_chunks(reader: StreamReader, take: Callable[[bytes], None]) -> None:
+async def _receive_chunks(reader: asyncio.StreamReader, take: Callable[[bytes], None]) -> None:
     while True:
         found = _SIZE_LINE.fullmatch(await _read_line(reader))
         if found is None:
@@ -333,7 +325,7 @@ async def _receive_chunks(reader: StreamReader, take: Callable[[bytes], None]) -
             return
 
 
-async def _read_line(reader: StreamReader) -> bytes:
+async def _read_line(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readline()
     except ValueError:  # longer than the reader's limit

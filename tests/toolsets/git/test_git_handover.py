@@ -84,7 +84,7 @@ def test_a_call_that_names_hosts_reaches_them_itself() -> None:
 
 
 async def test_a_block_on_the_command_blocks_what_it_is_handed_over_to(project: Project) -> None:
-    from .test_push import rules
+    from .test_transfer_push import rules
 
     rules("  - {command: [git, push], verdict: blocked, reason: not by agents}\n")
     outcome = await project.bench.cmd("git push origin main")
@@ -116,7 +116,7 @@ async def test_a_tool_of_the_program_with_this_name_comes_first_and_commands_sti
 
 
 async def test_a_rule_for_another_tool_of_this_name_allows_no_push(project: Project) -> None:
-    from .test_push import rules
+    from .test_transfer_push import rules
 
     rules("  - {tool: git_push, verdict: preApproved}\n  - {tool: git_push, args: {ref: x}, verdict: preApproved}\n")
     await project.push("main")
