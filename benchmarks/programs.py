@@ -31,7 +31,7 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session import open_session
 from golem_forge.sandbox.walls.model import Job, Streams
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.build.python import own_interpreter
+from golem_forge.usertools.build.languages import own_interpreter
 
 RUN_CODE = "run_code"
 CALLS = 100

@@ -19,7 +19,7 @@ from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.rows import Row, at_most, row
 from golem_forge.agent.session import open_session
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 from golem_forge.usertools.registry import Registry
 
 SIZES = (50, 1_000, 10_000)

@@ -65,7 +65,7 @@ _MARKED = {
     "slow": (
         *("acceptance", "compat", "docs", "invariants", "cli", "ui/terminal", "ui/web", "ui/acp"),
         *("agent/test_agent_config_keys", "toolsets/search", "toolsets/test_output_large"),
-        *("toolsets/edit/test_apply_recovery", "tools/test_search", "agent/test_runtime_secrets"),
+        *("toolsets/edit/test_edit_recovery", "tools/test_search", "agent/test_runtime_secrets"),
         *("agent/test_trust_edited_code", "agent/model/test_selection_opening", "usertools/share"),
         *("usertools/test_registry", "usertools/test_folder", "sandbox/test_host", "sandbox/test_files_races"),
     ),

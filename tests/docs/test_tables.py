@@ -27,9 +27,9 @@ from golem_forge.usertools.build.dependencies import script_block
 from golem_forge.usertools.diagnostics import DiagnosticCode
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import ToolManifest
-from golem_forge.usertools.manifest.reader import _EXPECTATION, MANIFEST_KEYS
-from golem_forge.usertools.manifest.reader import _TEST_KEYS as TEST_KEYS
 from golem_forge.usertools.manifest.schema import PARAMETER_KEYS
+from golem_forge.usertools.manifest.tool_yaml import _EXPECTATION, MANIFEST_KEYS
+from golem_forge.usertools.manifest.tool_yaml import _TEST_KEYS as TEST_KEYS
 from golem_forge.usertools.run import RunInfo, tool_environment
 
 ROOT = Path(__file__).parents[2]

@@ -13,11 +13,11 @@ from tests.deadlines import within
 from tests.sandbox.conftest import open_zone_of
 
 from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files, paths
+from golem_forge.sandbox import files
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import Opener
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.target import FileKind
+from golem_forge.sandbox.target import MAX_DEPTH, FileKind
 
 
 def _fifo(path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_listing_over_the_limit_is_too_large(sandbox: Sandbox, workspace: Path
 
 @pytest.mark.parametrize("through_link", [False, True])
 def test_64_levels_and_no_more(sandbox: Sandbox, workspace: Path, through_link: bool) -> None:
-    deepest = "/".join(["d"] * paths.MAX_DEPTH)
+    deepest = "/".join(["d"] * MAX_DEPTH)
     (workspace / deepest).mkdir(parents=True)
     assert sandbox.target(deepest, Verb.READ).exists
     (workspace / "link").symlink_to(deepest)

@@ -19,7 +19,7 @@ from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.create import NewTool, creation_problem, scaffold, write_tool_folder
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.manifest import BooleanFlags
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 
 
 def made(**given: Any) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.expectations import CaseResult, GoldenUpdate, golden_manifest, update_golden
 from golem_forge.usertools.folder import FileFact, ToolEntry
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 
 HEAD = "name: x   # the name\ndescription: 'A tool.'\nversion: \"1.10\"\nentrypoint: x.sh\n"
 

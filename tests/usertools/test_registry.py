@@ -19,7 +19,6 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import registry as registry_module
-from golem_forge.usertools import scan
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.folder import ToolEntry, read_folder
 from golem_forge.usertools.registry import Registry, RegistryChanges, watch_registry
@@ -119,14 +118,14 @@ def test_a_folder_without_manifest_is_not_read_however_large_it_is(home: ForgeHo
 def test_a_reader_that_breaks_on_a_folder_spoils_only_that_one(
     home: ForgeHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = scan.read_manifest
+    real = registry_module.read_manifest
 
     def breaks(data: bytes, *, folder: str) -> Any:
         if folder == "bad":
             raise RecursionError("/host/path")
         return real(data, folder=folder)
 
-    monkeypatch.setattr(scan, "read_manifest", breaks)
+    monkeypatch.setattr(registry_module, "read_manifest", breaks)
     make(home, "good")
     make(home, "bad")
     registry = refreshed(home)

@@ -12,8 +12,7 @@ import pytest
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import registry as registry_row
-from golem_forge.usertools.registry import MarkIndex
-from golem_forge.usertools.scan import FolderScan, scan_folder
+from golem_forge.usertools.registry import FolderScan, MarkIndex, scan_folder
 
 NAMES = ("a", "b", "c", "d", "e")
 

@@ -22,7 +22,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import expectations as testing_pattern
 from golem_forge.usertools.expectations import CaseResult, expected_got, failed_tests_text, first_difference
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 from golem_forge.usertools.test import run_tests
 
 pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="full walls need bubblewrap")

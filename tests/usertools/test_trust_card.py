@@ -12,7 +12,7 @@ from tests.deadlines import within
 
 from golem_forge.core.text import count_control_chars
 from golem_forge.usertools.folder import FolderFiles, ToolEntry
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 from golem_forge.usertools.trust_card import (
     LONGEST_FILE,
     PERMISSION_HELP,

@@ -30,7 +30,7 @@ from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_saving
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
-from golem_forge.toolsets.edit.apply import recover_patches
+from golem_forge.toolsets.edit import recover_patches
 from golem_forge.toolsets.exec import offer_outside
 
 if TYPE_CHECKING:

@@ -24,8 +24,17 @@ from golem_forge.core.options import takes_options
 from golem_forge.core.text import leads_to_root
 from golem_forge.sandbox import errors
 from golem_forge.sandbox.handles import DIRECTORY, Opener, best_opener
-from golem_forge.sandbox.paths import ZonePath, below_tools_folder, locate, normalize_parts, resolve_links
-from golem_forge.sandbox.target import FileKind, Target, kind_of, open_target
+from golem_forge.sandbox.target import (
+    FileKind,
+    Target,
+    ZonePath,
+    below_tools_folder,
+    kind_of,
+    locate,
+    normalize_parts,
+    open_target,
+    resolve_links,
+)
 from golem_forge.sandbox.zones import (
     USER_TOOLS,
     AccessMode,

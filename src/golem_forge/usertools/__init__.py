@@ -1,6 +1,6 @@
 """User tools: folders below FORGE_HOME/tools that people write, agents create and anybody imports.
 
-    manifest/     `tool.yaml` as data: parser, reader, writer
+    manifest/     `tool.yaml` as data: its schema, read and written
     folder        one tool folder: its bytes, digest and entrypoint; writing and swapping folders
     registry      every tool folder there is now, and why the other folders are no tools
     store/        FORGE_HOME/state/custom.db: trust, build status, versions, authors, uses, statistics

@@ -52,9 +52,8 @@ from golem_forge.usertools.manifest import (
     argument_variable,
     is_real_test,
 )
-from golem_forge.usertools.manifest.reader import manifest_from_values
 from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES, ManifestFault
-from golem_forge.usertools.manifest.writer import manifest_text
+from golem_forge.usertools.manifest.tool_yaml import manifest_from_values, manifest_text
 from golem_forge.usertools.native_tools import CREATE_TOOL_NAME, MANIFEST_KEYS, create_tool_definition, invalid_field
 from golem_forge.usertools.store.queries import Author, AuthorKind
 

@@ -33,8 +33,7 @@ from golem_forge.tools.pattern_search import PatternLimits, PatternTooCostly, se
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import MANIFEST_FILE, Expectation, ToolManifest
-from golem_forge.usertools.manifest.reader import read_manifest
-from golem_forge.usertools.manifest.writer import have_expectations, set_expected_stdout
+from golem_forge.usertools.manifest.tool_yaml import have_expectations, read_manifest, set_expected_stdout
 from golem_forge.usertools.run.output import shell_exit_code, signal_name
 
 MOST_OUTPUT: Final = 1 << 20

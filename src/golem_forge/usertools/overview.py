@@ -17,8 +17,8 @@ from golem_forge.usertools.diagnostics import Unusable, name_problem
 from golem_forge.usertools.expectations import case_name
 from golem_forge.usertools.folder import FolderFiles, ToolEntry, read_folder
 from golem_forge.usertools.manifest import MANIFEST_FILE, ToolManifest
-from golem_forge.usertools.manifest.reader import read_manifest
 from golem_forge.usertools.manifest.schema import MAX_MANIFEST_BYTES
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 from golem_forge.usertools.store.history import VersionChange, VersionLogEntry, find_version, undo, version_log
 from golem_forge.usertools.store.history import short_digest as short_digest
 from golem_forge.usertools.store.statistics import ToolStats, ToolTotals, tool_statistics, total_statistics

@@ -35,7 +35,7 @@ from golem_forge.tools.catalog import is_reserved
 from golem_forge.tools.context import Plan, ProgramCalls, ToolContext
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.tool import Tool
-from golem_forge.usertools.build.python import ISOLATED_FLAGS, own_interpreter
+from golem_forge.usertools.build.languages import ISOLATED_FLAGS, own_interpreter
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ProgramKind, ToolProgram
 from golem_forge.usertools.manifest import ToolManifest

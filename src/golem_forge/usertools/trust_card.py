@@ -26,7 +26,7 @@ from golem_forge.usertools.build.dependencies import unread_packages
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ELF, FolderFiles, ToolEntry
 from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, ToolManifest
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from hosting import SessionHost
 
 from golem_forge.agent.session import open_session
-from golem_forge.mcp.server.stdio import serve_stdio
+from golem_forge.mcp.server.service import serve_stdio
 from golem_forge.tools.tool import Tool
 
 

@@ -16,11 +16,11 @@ from tests.mcp.pools import until
 
 from golem_forge.mcp.server import http
 from golem_forge.mcp.server.host import ClientQuestion, ServedCall
-from golem_forge.mcp.server.stdio import MOST_UNREAD
+from golem_forge.mcp.server.service import MOST_UNREAD
 from golem_forge.net import server
 
 from .conftest import MODES, Process, Served, Serving
-from .test_stdio import ByHand
+from .test_service_stdio import ByHand
 from .wire import Wire
 
 

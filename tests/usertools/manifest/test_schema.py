@@ -10,7 +10,7 @@ import pytest
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import Err, Ok
 from golem_forge.usertools.manifest import input_schema
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 
 HEAD = "name: x\ndescription: d\nversion: 1.0.0\nentrypoint: x.py\narguments: stdin-json\n"
 PARAMETERS = """\

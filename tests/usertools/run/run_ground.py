@@ -20,7 +20,7 @@ from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
-from golem_forge.usertools.build.python import ISOLATED_FLAGS, own_interpreter
+from golem_forge.usertools.build.languages import ISOLATED_FLAGS, own_interpreter
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import Parameter, ParameterType, ToolManifest
 from golem_forge.usertools.run import ToolRun, process_input, run_tool

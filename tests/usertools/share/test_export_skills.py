@@ -14,7 +14,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError
 from golem_forge.usertools.folder import FolderFiles, read_folder
 from golem_forge.usertools.manifest import BooleanFlags, Parameter, ParameterType, ToolManifest
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 from golem_forge.usertools.share import read_lock
 from golem_forge.usertools.share.export import export_skill, export_tool, skill_name
 from golem_forge.usertools.share.importer import import_tool, prepare_update, read_skill

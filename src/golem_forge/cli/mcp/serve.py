@@ -123,7 +123,7 @@ async def _serve(program: str, worker: str | None, approval: str | None, options
                 print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
             host.session.bus.on("status", _print_leftovers)
             if options is None:
-                from golem_forge.mcp.server.stdio import serve_stdio
+                from golem_forge.mcp.server.service import serve_stdio
 
                 return await serve_stdio(host)
             from golem_forge.mcp.server.http import serve_http

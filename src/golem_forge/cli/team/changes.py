@@ -26,7 +26,7 @@ from golem_forge.team.people import PersonStore
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.session_workspace import read_changes
 from golem_forge.team.workspace import WorkspaceError
-from golem_forge.toolsets.edit.apply import recover_patches
+from golem_forge.toolsets.edit import recover_patches
 from golem_forge.ui.approval_prompt import card_data
 from golem_forge.ui.line_terminal import ask_yes, can_ask, print_lines, terminal_width
 from golem_forge.ui.render.card import approval_card

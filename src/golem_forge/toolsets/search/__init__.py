@@ -24,9 +24,8 @@ from golem_forge.core.results import ToolResult
 from golem_forge.sandbox.errors import SandboxError, not_a_directory, permission_denied, too_large
 from golem_forge.sandbox.files import LISTING_LIMIT, printable_name
 from golem_forge.sandbox.handles import CONTENT, Handle
-from golem_forge.sandbox.paths import MAX_DEPTH
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.target import FileKind
+from golem_forge.sandbox.target import MAX_DEPTH, FileKind
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.tool import NeedsApproval, Tool

@@ -33,8 +33,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.events.redaction import redact_start
 from golem_forge.sandbox.errors import SandboxError, not_a_file, permission_denied
-from golem_forge.sandbox.paths import MAX_DEPTH, has_control_character
-from golem_forge.sandbox.target import FileKind, special_file_kind
+from golem_forge.sandbox.target import MAX_DEPTH, FileKind, has_control_character, special_file_kind
 from golem_forge.sandbox.walls.model import Job, Level, Streams
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.context import Plan, ToolContext

@@ -26,8 +26,7 @@ from golem_forge.core.effects import Mark
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox import protected
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle
-from golem_forge.sandbox.paths import MAX_DEPTH
-from golem_forge.sandbox.target import Target
+from golem_forge.sandbox.target import MAX_DEPTH, Target
 from golem_forge.sandbox.walls.model import PathRule, is_masked
 from golem_forge.sandbox.zones import Zone
 from golem_forge.tools.pattern_child import SAMPLE_BYTES, IncludeGlob, is_binary

@@ -38,16 +38,24 @@ from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import Snapshot
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
-from golem_forge.usertools.build import dependencies, python
-from golem_forge.usertools.build.go import (
+from golem_forge.usertools.build import dependencies
+from golem_forge.usertools.build.languages import (
     BUILD_FLAGS,
+    ENVIRONMENT_FLAGS,
     GO_CACHE_DIR,
     GO_ENV,
+    ISOLATED_FLAGS,
     GoBuild,
     GoCache,
+    PythonInterpreter,
+    check_python_source,
+    check_shell_source,
     debug_command,
     debug_module,
     go_module,
+    make_environment,
+    own_interpreter,
+    platform_name,
 )
 from golem_forge.usertools.build.toolchain import GoToolchain, ToolchainFinder, UvProgram
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
@@ -195,7 +203,7 @@ class Builder:
             source=source.entry.digest,
             name=name,
             toolchain=go.version,
-            platform=python.platform_name(),
+            platform=platform_name(),
             flags=[*BUILD_FLAGS, *(f"{name}={value}" for name, value in GO_ENV.items())],
         )
 
@@ -212,14 +220,14 @@ class Builder:
         )
 
     def _plan_python(self, source: _Source, prepared: PreparedTool) -> _BuildPlan:
-        interpreter = python.own_interpreter(self._home.path)
+        interpreter = own_interpreter(self._home.path)
         prepared = replace(prepared, interpreter=interpreter)
         block = dependencies.script_block(source.content, source.file)
         if block is not None:
             dependencies.check_python(block, interpreter.version, source.file)
 
         async def checked(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
-            await python.check_python_source(self._walls(work), interpreter, source.file, source.content)
+            await check_python_source(self._walls(work), interpreter, source.file, source.content)
 
         check = _BuildStep(_check_key(source.entry, interpreter.identity), checked)
         if block is None or not block.dependencies:
@@ -230,7 +238,7 @@ class Builder:
             lock=source.lock.decode("utf-8", "replace"),
             local=dependencies.local_sources(source.file, block, source.lock, source.files),
             python=interpreter.identity,
-            platform=python.platform_name(),
+            platform=platform_name(),
         )
 
         def sources() -> dependencies.DependencySources:
@@ -243,7 +251,7 @@ class Builder:
         async def installed(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
             report(f"installing the packages that '{source.entry.name}' names …")
             found = self._with_certificates(sources())
-            await python.make_environment(
+            await make_environment(
                 self._uv(),
                 interpreter,
                 self._walls(work),
@@ -261,7 +269,7 @@ class Builder:
         shell = _shell(source)
 
         async def checked(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
-            await python.check_shell_source(self._walls(work), shell, source.file, source.content)
+            await check_shell_source(self._walls(work), shell, source.file, source.content)
 
         return _BuildPlan(replace(prepared, shell=shell), (_BuildStep(_check_key(source.entry, shell), checked),))
 
@@ -298,7 +306,7 @@ def _shell(source: _Source) -> str:
 
 
 def _check_key(entry: ToolEntry, program: str) -> str:
-    return build_key(kind="check", source=entry.digest, program=program, platform=python.platform_name())
+    return build_key(kind="check", source=entry.digest, program=program, platform=platform_name())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +320,7 @@ class PreparedTool:
     """The real directory of what was built; empty: nothing had to be."""
     binary: str = ""
     """The binary of a Go tool, in `out`."""
-    interpreter: python.PythonInterpreter | None = None
+    interpreter: PythonInterpreter | None = None
     shell: str = ""
     go: GoToolchain | None = None
     go_flags: tuple[str, ...] = ()
@@ -365,8 +373,8 @@ class PreparedTool:
         if self.kind is ProgramKind.PYTHON:
             assert self.interpreter is not None
             if self.out:
-                return (os.path.join(built, "bin", "python"), *debug, *python.ENVIRONMENT_FLAGS)
-            return (self.interpreter.path, *debug, *python.ISOLATED_FLAGS)
+                return (os.path.join(built, "bin", "python"), *debug, *ENVIRONMENT_FLAGS)
+            return (self.interpreter.path, *debug, *ISOLATED_FLAGS)
         if self.kind is ProgramKind.SHELL:
             return (self.shell, *debug, os.path.join(self._tool_dir(level), self.file))
         if self.kind is ProgramKind.GO:

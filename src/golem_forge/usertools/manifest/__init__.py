@@ -1,4 +1,4 @@
-"""Manifest: what a `tool.yaml` says, as plain data. `manifest.reader` reads and checks it, `manifest.writer` writes it.
+"""Manifest: what a `tool.yaml` says, as plain data. `manifest.tool_yaml` reads and writes it.
 
 A manifest cannot loosen policy: it declares what a run needs, and the person who is asked sees that.
 

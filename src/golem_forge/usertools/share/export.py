@@ -36,7 +36,7 @@ from golem_forge.usertools.manifest import (
     ParameterType,
     ToolManifest,
 )
-from golem_forge.usertools.manifest.writer import yaml_name
+from golem_forge.usertools.manifest.tool_yaml import yaml_name
 from golem_forge.usertools.share.archive import make_tar_gz, safe_name
 from golem_forge.usertools.share.importer import DIGEST_KEY, SCRIPTS_FOLDER, SKILL_FILE, read_package
 from golem_forge.usertools.share.reader import (

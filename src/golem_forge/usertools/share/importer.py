@@ -41,8 +41,7 @@ from golem_forge.usertools.diagnostics import (
 )
 from golem_forge.usertools.folder import FolderFiles, find_entrypoint, read_folder
 from golem_forge.usertools.manifest import MANIFEST_FILE, ToolManifest
-from golem_forge.usertools.manifest.reader import read_manifest
-from golem_forge.usertools.manifest.writer import manifest_name, manifest_text, rename_manifest
+from golem_forge.usertools.manifest.tool_yaml import manifest_name, manifest_text, read_manifest, rename_manifest
 from golem_forge.usertools.share import reader
 from golem_forge.usertools.share.archive import MAX_IMPORT_BYTES
 from golem_forge.usertools.share.reader import SourceReader, files_below, newest_commit, open_source, strip_top_folder

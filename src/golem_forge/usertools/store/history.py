@@ -29,7 +29,7 @@ from golem_forge.usertools import share
 from golem_forge.usertools.diagnostics import SharingError, Unusable
 from golem_forge.usertools.folder import FolderFiles, read_folder
 from golem_forge.usertools.manifest import MANIFEST_FILE
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 from golem_forge.usertools.share import parse_source
 from golem_forge.usertools.store import ToolStore
 from golem_forge.usertools.store.queries import Author, AuthorKind, VersionRecord

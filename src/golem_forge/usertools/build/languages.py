@@ -1,10 +1,20 @@
-"""Go tools: from source to one static binary, in full walls, with the standard library from a shared cache.
+"""What a build does for each language: checks Python and shell sources, installs what Python tools need, compiles Go.
 
-Takes the snapshot and a working directory; leaves `out/<binary>` there. Refuses (Unusable) with the compiler's own
-`file:line:` text. Modules are fetched in a step of their own, the only one with a network. Nothing of the tool or of a
-module is executed: no cgo, no generate, no toolexec, no version control.
+All steps run in full walls (`toolchain.run_step`). Refuses with Unusable and the program's own words. Nothing of a tool
+or of a dependency is executed.
 
-A folder is its own Go module, or gets a go.mod that only the compiler sees; the snapshot stays as it is, and what Go
+Python: tools run in the Python that Forge itself was started with, without any of its packages. The real program is
+used, not a virtual environment's link: started by that, it would look for that environment. `make_environment` lets uv
+install wheels into `out`: no source is built, the environment's own Python is never started, and bytecode is made by a
+Python that does not look into the environment (`-S`: no `.pth` file is read). What a wheel may overwrite (`pyvenv.cfg`,
+`bin/python`) is not trusted: the interpreter that walls show is known from before.
+
+The checks of sources say `file:line:`. Threat: a source made to exhaust the parser. It is parsed in a child with walls
+and limits; the source comes by standard input, and the child is shown nothing else.
+
+Go: `GoBuild` takes the snapshot and a working directory, and leaves one static binary as `out/<binary>` there. Modules
+are fetched in a step of their own, the only one with a network. No cgo, no generate, no toolexec, no version control. A
+folder is its own Go module, or gets a go.mod that only the compiler sees; the snapshot stays as it is, and what Go
 wants to write it writes to copies.
 
 `GoCache` holds compiled packages of the standard library for one toolchain. Only `warm` writes it, in walls that show
@@ -17,8 +27,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Final
@@ -26,11 +39,17 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.core.json import sha256_hex
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
-from golem_forge.sandbox.walls.model import HostDirectory, Job
+from golem_forge.sandbox.host import base_python
+from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job
+from golem_forge.sandbox.walls.toolchains import own_python_directory
+from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome, write_private
+from golem_forge.usertools.build.dependencies import DependencySources
 from golem_forge.usertools.build.toolchain import (
     BUILD_ROOM,
     GoToolchain,
+    StepResult,
+    UvProgram,
     is_program,
     require_full_walls,
     run_step,
@@ -40,17 +59,161 @@ from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.folder import BUILD_DIR, TOOL_DIR, file_lock
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.walls.model import HostGrant
-    from golem_forge.sandbox.walls.walls import Walls
-    from golem_forge.usertools.build.dependencies import DependencySources
     from golem_forge.usertools.folder import FolderFiles
 
+ISOLATED_FLAGS: Final = ("-E", "-s", "-S", "-B", "-X", "pycache_prefix=/forge/none")
+"""No variables, no user site, no site-packages, and no bytecode beside the source is read or written, so that exactly
+the shown source runs.
+"""
+ENVIRONMENT_FLAGS: Final = ("-E", "-s", "-B")
+INSTALL_SECONDS: Final = 300.0
+_UV_ENV: Final = {
+    "UV_CACHE_DIR": f"{BUILD_ROOM}/cache",
+    "UV_NO_CONFIG": "1",
+    "UV_NO_BUILD": "1",
+    "UV_PYTHON_DOWNLOADS": "never",
+    "UV_NO_PROGRESS": "1",
+    "UV_KEYRING_PROVIDER": "disabled",
+    "VIRTUAL_ENV": f"{BUILD_ROOM}/out",
+    "NO_COLOR": "1",
+}
+_WITHOUT_PATH: Final = ("/bin/sh", "-c", 'PATH=/nowhere && exec "$@"', "sh")
+"""Starts a program with a PATH on which it finds no other program, neither git nor another Python."""
+_UV_NOISE: Final = ("Using ", "Creating virtual environment", "Activate with", "Resolved ", "Prepared ")
+CHECK_SECONDS: Final = 10.0
+_CHECK_MEMORY: Final = 1 << 30
+_SHELL_LINE: Final = regex(r"^[^\s:]+: (?:line )?(\d+): ", re.M)
+_CHECK_PROGRAM: Final = """\
+import sys
+name, source = sys.argv[1], sys.stdin.buffer.read()
+try:
+    compile(source, name, "exec", dont_inherit=True)
+except SyntaxError as error:
+    place = ":".join(str(part) for part in (name, error.lineno, error.offset) if part)
+    shown = "\\n    " + error.text.strip()[:200] if error.text else ""
+    sys.exit(f"{place}: {type(error).__name__}: {error.msg}{shown}")
+except (ValueError, OverflowError, RecursionError, MemoryError) as error:
+    sys.exit(f"{name}:1: {type(error).__name__}: {error}")
+"""
+MODULE_DIR: Final = ".module"
+"""The directory of these files, in the building room and beside the binary, whose name begins with a letter."""
+GO_CACHE_DIR: Final = "/forge/gocache"
+BUILD_FLAGS: Final = ("-trimpath", "-buildvcs=false")
+"""Without the second flag, `git` would run on whatever repository the folder pretends to be."""
+GO_ENV: Final = {
+    "CGO_ENABLED": "0",
+    "GOTOOLCHAIN": "local",
+    "GOWORK": "off",
+    "GOENV": "off",
+    "GOVCS": "*:off",
+    "GOFLAGS": "",
+    "GO111MODULE": "on",
+    "GOTELEMETRY": "off",
+}
+GO_OFFLINE_ENV: Final = {"GOPROXY": "off", "GOSUMDB": "off"}
+_COMMENT: Final = regex(r"//[^\n]*")
+_REQUIRE_LINE: Final = regex(r"^\s*require\s*(?:\(\s*[^)\s]|[^\s(])", re.M)
+GO_SECONDS: Final = 300.0
+_STANDARD_PATH: Final = regex(r"[a-z][a-z0-9]*(?:/[a-z0-9][a-z0-9_]*){0,6}")
+_NOT_IMPORTABLE: Final = frozenset({"internal", "vendor", "unsafe", "cmd"})
+_WARM_FILE: Final = "warm.json"
 _IN_TOOL_DIR: Final = ("/bin/sh", "-c", f'cd {TOOL_DIR} && PATH=/nowhere && exec "$@"', "sh")
 """Go finds its own parts without PATH. What it would find there (git, a C compiler) could be made to run code of the
 tool's: the settings of a repository name programs."""
 _TMP_DIR: Final = "intermediate"
 _OWN_CACHE_DIR: Final = "gocache"
 _IMPORT_FORMAT: Final = "{{if .Standard}}{{.ImportPath}}{{end}}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonInterpreter:
+    path: str
+    shown: tuple[HostDirectory, ...]
+    version: tuple[int, int, int]
+
+    @property
+    def identity(self) -> str:
+        return f"{sys.implementation.name} {'.'.join(map(str, self.version))} {self.path}"
+
+
+def own_interpreter(forge_home: Path) -> PythonInterpreter:
+    """Raises Unusable where its directory must stay hidden."""
+    directory, why = own_python_directory(forge_home)
+    if why:
+        problem = f"Python tools cannot run: the directory of this Python {why}. Install Forge with another Python."
+        raise Unusable(DiagnosticCode.TOOLCHAIN_MISSING, problem)
+    shown = (HostDirectory(directory, directory),) if directory else ()  # it stands where it was built to stand
+    return PythonInterpreter(path=base_python(), shown=shown, version=sys.version_info[:3])
+
+
+@cache
+def platform_name() -> str:
+    """Returns the platform that a binary or a wheel was made for."""
+    return f"{sys.platform} {platform.machine()} {'-'.join(platform.libc_ver())}"
+
+
+async def make_environment(
+    uv: UvProgram,
+    interpreter: PythonInterpreter,
+    walls: Walls,
+    *,
+    script: str,
+    locked: bool,
+    snapshot: str,
+    sources: DependencySources,
+    hosts: tuple[HostGrant, ...],
+) -> None:
+    """`script`: the entrypoint's name. Raises Unusable, SandboxError."""
+    await require_full_walls(walls)
+    program = (*_WITHOUT_PATH, uv.inner, "--no-config")
+    shown = (*uv.shown, *interpreter.shown)
+    empty = Job(
+        argv=(*program, "venv", "--no-project", "--python", interpreter.path, f"{BUILD_ROOM}/out"),
+        env=_UV_ENV,
+        shown=shown,
+    )
+    _check_installed(await run_step(walls, empty, seconds=INSTALL_SECONDS))
+    filled = Job(
+        argv=(
+            *(*program, "sync", "--active", "--no-build", "--python", interpreter.path),
+            *sources.flags,
+            *(("--frozen",) if locked else ()),
+            *(() if hosts else ("--offline",)),
+            *("--script", f"{TOOL_DIR}/{script}"),
+        ),
+        env={**_UV_ENV, **sources.env},
+        hosts=hosts,
+        shown=(HostDirectory(snapshot, TOOL_DIR), *shown, *sources.shown),
+    )
+    _check_installed(await run_step(walls, filled, seconds=INSTALL_SECONDS))
+    # Bytecode, since nothing can be written beside the sources later. What cannot be compiled is left as it is.
+    library = f"{BUILD_ROOM}/out/lib/python{interpreter.version[0]}.{interpreter.version[1]}/site-packages"
+    words = ("-q", "-s", f"{BUILD_ROOM}/out", "-p", BUILD_DIR, "--invalidation-mode", "unchecked-hash")
+    argv = (interpreter.path, "-I", "-S", "-m", "compileall", *words, library)
+    await run_step(walls, Job(argv=argv, shown=interpreter.shown), seconds=INSTALL_SECONDS)
+
+
+def _check_installed(said: StepResult) -> None:
+    if not said.ok:
+        lines = [line for line in said.text.splitlines() if not line.startswith(_UV_NOISE)]
+        cleaned = replace(said, text="\n".join(lines))
+        raise Unusable(DiagnosticCode.DEPENDENCIES_UNAVAILABLE, step_failure_text(cleaned, "uv"))
+
+
+async def check_python_source(walls: Walls, interpreter: PythonInterpreter, file: str, source: bytes) -> None:
+    argv = (interpreter.path, "-I", "-S", "-B", "-W", "ignore", "-c", _CHECK_PROGRAM, file)
+    await _check_source(walls, Job(argv=argv, stdin=source, reads_only=True, shown=interpreter.shown), file)
+
+
+async def check_shell_source(walls: Walls, shell: str, file: str, source: bytes) -> None:
+    await _check_source(walls, Job(argv=(shell, "-n"), stdin=source, reads_only=True), file)
+
+
+async def _check_source(walls: Walls, job: Job, file: str) -> None:
+    said = await run_step(walls, job, seconds=CHECK_SECONDS, memory=_CHECK_MEMORY)
+    if not said.ok:
+        text = step_failure_text(said, f"{file}: the check")
+        raise Unusable(DiagnosticCode.BUILD_FAILED, _SHELL_LINE.sub(lambda match: f"{file}:{match[1]}: ", text))
 
 
 class GoBuild:
@@ -148,26 +311,6 @@ class GoBuild:
             (self._work / "out" / MODULE_DIR / "overlay.json").write_bytes(overlay)
 
 
-MODULE_DIR: Final = ".module"
-"""The directory of these files, in the building room and beside the binary, whose name begins with a letter."""
-GO_CACHE_DIR: Final = "/forge/gocache"
-BUILD_FLAGS: Final = ("-trimpath", "-buildvcs=false")
-"""Without the second flag, `git` would run on whatever repository the folder pretends to be."""
-GO_ENV: Final = {
-    "CGO_ENABLED": "0",
-    "GOTOOLCHAIN": "local",
-    "GOWORK": "off",
-    "GOENV": "off",
-    "GOVCS": "*:off",
-    "GOFLAGS": "",
-    "GO111MODULE": "on",
-    "GOTELEMETRY": "off",
-}
-GO_OFFLINE_ENV: Final = {"GOPROXY": "off", "GOSUMDB": "off"}
-_COMMENT: Final = regex(r"//[^\n]*")
-_REQUIRE_LINE: Final = regex(r"^\s*require\s*(?:\(\s*[^)\s]|[^\s(])", re.M)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoModule:
     files: dict[str, bytes] = field(default_factory=dict)
@@ -217,12 +360,6 @@ def debug_command(go: GoToolchain, binary: str, flags: Sequence[str], *, cached:
         f'cd "$back" && exec "$made/{binary}" "$@"'
     )
     return ("/bin/sh", "-c", script, binary)
-
-
-GO_SECONDS: Final = 300.0
-_STANDARD_PATH: Final = regex(r"[a-z][a-z0-9]*(?:/[a-z0-9][a-z0-9_]*){0,6}")
-_NOT_IMPORTABLE: Final = frozenset({"internal", "vendor", "unsafe", "cmd"})
-_WARM_FILE: Final = "warm.json"
 
 
 class GoCache:

@@ -17,7 +17,7 @@ from golem_forge.usertools.manifest import (
     PathUse,
     ToolManifest,
 )
-from golem_forge.usertools.manifest.reader import read_manifest
+from golem_forge.usertools.manifest.tool_yaml import read_manifest
 
 MANIFESTS = Path(__file__).parent / "manifests"
 SMALL = "name: x\ndescription: d\nversion: 1.0.0\nentrypoint: x.py\n"

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.toolsets.edit.apply import FileRecord, PatchManifest, recover_patches
+from golem_forge.toolsets.edit import FileRecord, PatchManifest, recover_patches
 
 PATCH = """\
 *** Begin Patch

@@ -22,8 +22,7 @@ from golem_forge.usertools.manifest import (
     TestCase,
     ToolManifest,
 )
-from golem_forge.usertools.manifest.reader import read_manifest
-from golem_forge.usertools.manifest.writer import manifest_text, yaml_text
+from golem_forge.usertools.manifest.tool_yaml import manifest_text, read_manifest, yaml_text
 
 MANIFESTS = Path(__file__).parent / "manifests"
 
