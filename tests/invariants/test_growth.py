@@ -24,7 +24,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.events import index, journal_reader
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_records import CallRecord
+from golem_forge.events.journal_reader import CallRecord
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.model import path_glob

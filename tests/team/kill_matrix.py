@@ -21,8 +21,7 @@ from tests.deadlines import PATIENCE
 from tests.team.background import Program, write_call
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.events.journal_reader import scan
-from golem_forge.events.journal_records import CallRecord, CallRecords
+from golem_forge.events.journal_reader import CallRecord, CallRecords, scan
 from golem_forge.team.database import TeamError
 from golem_forge.team.rows import ENDED
 from golem_forge.team.store import Store

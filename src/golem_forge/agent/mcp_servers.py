@@ -54,7 +54,7 @@ from golem_forge.mcp.client.resources import ServerAccess, passing_tools
 from golem_forge.mcp.client.tool_source import ServerTools, approval_block
 from golem_forge.mcp.client.trust_store import ServerTrustStore
 from golem_forge.policy.base import ApprovalBlock, check_block
-from golem_forge.policy.path_access import host_rule_for
+from golem_forge.policy.rules.book import host_rule_for
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.model import PathRule
 from golem_forge.sandbox.walls.walls import Walls

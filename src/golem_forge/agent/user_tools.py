@@ -33,8 +33,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.base import ApprovalBlock
-from golem_forge.policy.path_access import host_rule_for
-from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.book import RuleBook, host_rule_for
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import USER_TOOLS
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
     from golem_forge.core.calls import ToolCompletion
     from golem_forge.events.redaction import Redactor
     from golem_forge.events.serialization import Event
-    from golem_forge.orchestrator.scope import OnEffects
+    from golem_forge.orchestrator.call_state import OnEffects
     from golem_forge.sandbox.walls.walls import WalledChild
     from golem_forge.tools.context import ToolContext
 

@@ -19,8 +19,8 @@ from golem_forge.core.calls import LEFTOVERS, leftover_lines
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import InterruptSignal
+from golem_forge.orchestrator.call_state import CallScope, OnEffects
 from golem_forge.orchestrator.orchestrator import Orchestrator
-from golem_forge.orchestrator.scope import CallScope, OnEffects
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.containment import walls_reason
 from golem_forge.policy.controller import ApprovalController

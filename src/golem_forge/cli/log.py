@@ -56,8 +56,16 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import columns, display_path, duration, escape_control_chars, local_time, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import journal_path, list_journals, sessions_dir
-from golem_forge.events.journal_reader import JournalProblem, Verification, events_after, read, verify
-from golem_forge.events.journal_records import CallRecord, CallRecords, call_event
+from golem_forge.events.journal_reader import (
+    CallRecord,
+    CallRecords,
+    JournalProblem,
+    Verification,
+    call_event,
+    events_after,
+    read,
+    verify,
+)
 from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.render.results import whole_value

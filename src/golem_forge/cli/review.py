@@ -22,8 +22,7 @@ from golem_forge.core.decisions import Risk
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import columns, escape_control_chars, one_line, shorten
 from golem_forge.events.journal_files import list_journals
-from golem_forge.events.journal_reader import read
-from golem_forge.events.journal_records import join_records
+from golem_forge.events.journal_reader import join_records, read
 from golem_forge.policy.reviewer import ReviewAnswer, Reviewer, Says
 from golem_forge.storage.home import forge_home
 

@@ -47,8 +47,17 @@ from golem_forge.events.journal_files import (
     seal_records,
     write_anchor,
 )
-from golem_forge.events.journal_reader import JournalScan, Record, check_anchor, scan
-from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordEncoder, split_record
+from golem_forge.events.journal_reader import (
+    CallRecord,
+    CallRecords,
+    JournalScan,
+    Record,
+    RecordedState,
+    RecordEncoder,
+    check_anchor,
+    scan,
+    split_record,
+)
 from golem_forge.events.model import ApprovalResolved, EventData, FormResolved, InputResolved, to_wire
 from golem_forge.events.serialization import Event, encode_json, iso_now, iso_time, parse_raw_args
 from golem_forge.storage.home import HOME_ADVICE, ForgeHome

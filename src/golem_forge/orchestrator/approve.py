@@ -19,19 +19,17 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import copy_json, restore_hidden_values, same_json, sha256_hex
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.events.serialization import iso_now
-from golem_forge.orchestrator.call_state import CallState, describe_changes
+from golem_forge.orchestrator.call_state import CallScope, CallState, describe_changes
 from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.resolve import validate
 from golem_forge.orchestrator.run import wait_with_signal
-from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
 from golem_forge.policy.facts import grant_of
 from golem_forge.policy.hooks import asks_of_hooks
-from golem_forge.policy.request import ApprovalOffer, ApprovalRequest, build_request, offers_from
+from golem_forge.policy.request import ApprovalOffer, ApprovalRequest, build_request, choices, offers_from
 from golem_forge.policy.reviewer import ReviewAnswer, Reviewer, Says
-from golem_forge.policy.rules.candidates import choices
 from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid

@@ -28,9 +28,8 @@ from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 
 if TYPE_CHECKING:
-    from golem_forge.orchestrator.call_state import CallState
+    from golem_forge.orchestrator.call_state import CallScope, CallState
     from golem_forge.orchestrator.record import Recorder
-    from golem_forge.orchestrator.scope import CallScope
     from golem_forge.sandbox.handles import Parts
     from golem_forge.sandbox.undo.store import Span
     from golem_forge.sandbox.undo.zone_history import ZoneHistory

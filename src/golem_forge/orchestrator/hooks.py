@@ -44,10 +44,9 @@ from golem_forge.sandbox.walls.model import Level
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
-    from golem_forge.orchestrator.call_state import CallState
+    from golem_forge.orchestrator.call_state import CallScope, CallState
     from golem_forge.orchestrator.changes import ChangeRecorder
     from golem_forge.orchestrator.record import Recorder
-    from golem_forge.orchestrator.scope import CallScope
     from golem_forge.policy.hook_process import HookProcesses
     from golem_forge.sandbox.walls.model import Coverage
     from golem_forge.sandbox.walls.walls import WalledChild

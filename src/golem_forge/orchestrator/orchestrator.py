@@ -23,15 +23,21 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
-from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.call_state import CallScope, CallState
 from golem_forge.orchestrator.changes import ChangeRecorder
 from golem_forge.orchestrator.hooks import CallHooks
-from golem_forge.orchestrator.outputs import OutputStore
-from golem_forge.orchestrator.plan import make_plan, still_as_judged
-from golem_forge.orchestrator.present import Presenter, failure_text, learn_typed_secrets
+from golem_forge.orchestrator.present import OutputStore, Presenter, failure_text, learn_typed_secrets
 from golem_forge.orchestrator.record import Recorder
 from golem_forge.orchestrator.resolve import resolve, validate
-from golem_forge.orchestrator.run import CallAborted, CallLimits, run, run_with_limits, wait_with_signal
+from golem_forge.orchestrator.run import (
+    CallAborted,
+    CallLimits,
+    make_plan,
+    run,
+    run_with_limits,
+    still_as_judged,
+    wait_with_signal,
+)
 from golem_forge.orchestrator.schedule import (
     BatchMode,
     BatchOrder,
@@ -41,10 +47,9 @@ from golem_forge.orchestrator.schedule import (
     touched_by,
     writes_of,
 )
-from golem_forge.orchestrator.scope import CallScope
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, always_refused
-from golem_forge.policy.path_access import PathAccess
+from golem_forge.policy.rules.book import PathAccess
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.forms import secret_texts

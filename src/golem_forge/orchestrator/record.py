@@ -19,8 +19,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.events.serialization import parse_raw_args
-from golem_forge.orchestrator.call_state import CallState
-from golem_forge.orchestrator.scope import SessionServices
+from golem_forge.orchestrator.call_state import CallState, SessionServices
 from golem_forge.tools.results import text_is_complete
 
 _log = logging.getLogger(__name__)

@@ -23,16 +23,18 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, StrEnum, auto
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from golem_forge.core.calls import Outcome, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.orchestrator.call_state import CallState
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import AccessMode
+
+if TYPE_CHECKING:
+    from golem_forge.orchestrator.call_state import CallState
 
 
 class BatchMode(StrEnum):
@@ -109,7 +111,7 @@ MAX_CHECK_AHEAD_S: Final = 0.5
 """The same limit while a tool's own check runs, which may itself ask somebody."""
 ANYWHERE: Final = ("/",)
 _CONTENT_HASH: Final = regex(r" (?:sha256:[0-9a-f]{64}|[0-9a-f]{32})$")
-"""The hash that stands after the path of a program inside a zone (`policy.commands`)."""
+"""The hash that stands after the path of a program inside a zone (`policy.facts`)."""
 _PATHS: Final = frozenset({Verb.READ, Verb.WRITE, Verb.DELETE})
 _CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
 

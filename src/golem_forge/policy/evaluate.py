@@ -49,7 +49,6 @@ from golem_forge.policy.base import (
     predicate_base,
     who_decides,
 )
-from golem_forge.policy.commands import SandboxWorld
 from golem_forge.policy.facts import (
     ANY_WALLED,
     CallFacts,
@@ -57,6 +56,7 @@ from golem_forge.policy.facts import (
     DirectoryNames,
     EffectVerdict,
     McpName,
+    SandboxWorld,
     base_verdict,
     both_keys,
     floors_of,

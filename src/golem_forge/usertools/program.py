@@ -25,7 +25,7 @@ from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
-from golem_forge.orchestrator.outputs import VALUE_LIMIT
+from golem_forge.orchestrator.present import VALUE_LIMIT
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.process.monitor import ENDED
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, StartDirectory, Streams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.policy.rules.candidates import escape_glob
+from golem_forge.policy.request import escape_glob
 from golem_forge.policy.rules.model import (
     host_and_port,
     host_matches,

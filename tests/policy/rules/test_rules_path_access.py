@@ -9,8 +9,7 @@ import pytest
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.policy.path_access import host_permission, literal_of, path_rules
-from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.book import RuleBook, host_permission, literal_of, path_rules
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.sandbox.walls.model import PathRule, is_masked, is_read_only

@@ -14,7 +14,7 @@ from golem_forge.config.sandbox_block import HostCredential
 from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb, Walled
 from golem_forge.core.errors import ForgeError
-from golem_forge.policy.commands import SYSTEM_PATH
+from golem_forge.policy.facts import SYSTEM_PATH
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import EnvBlock
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits

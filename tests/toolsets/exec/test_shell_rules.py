@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
-from golem_forge.policy.commands import SandboxWorld
+from golem_forge.policy.facts import SandboxWorld
 from golem_forge.policy.shell.strict import quote
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.toolsets.exec.shell import (

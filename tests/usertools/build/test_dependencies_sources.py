@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.policy.path_access import host_rule_for
-from golem_forge.policy.rules.book import RuleBook
+from golem_forge.policy.rules.book import RuleBook, host_rule_for
 from golem_forge.sandbox.network.registries import without_credentials
 from golem_forge.sandbox.walls.model import HostGrant
 from golem_forge.tools.context import no_host_rule

@@ -30,8 +30,7 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import closest_match
-from golem_forge.storage.credentials import CredentialFolder
-from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.home import CredentialFolder, ForgeHome
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor

@@ -5,7 +5,7 @@ asks. Without a usable token the server's 401 stands, which the transport report
 event, log or card; a Redactor that is passed in learns them.
 
 `CredentialStore` keeps logins in the system keyring where there is one, else in FORGE_HOME/state/oauth
-(`storage.credentials`). Records are stored by issuer and resource; an index maps a resource to its issuer. Two servers
+(`storage.home`). Records are stored by issuer and resource; an index maps a resource to its issuer. Two servers
 with one URL share a login. A login that cannot be read counts as missing: the person logs in again.
 """
 
@@ -22,8 +22,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest
 from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.approval_text import display_text
-from golem_forge.storage.credentials import MAX_CREDENTIAL, CredentialFolder, CredentialRecord
-from golem_forge.storage.home import ForgeHome
+from golem_forge.storage.home import MAX_CREDENTIAL, CredentialFolder, CredentialRecord, ForgeHome
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:

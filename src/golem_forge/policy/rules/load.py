@@ -38,8 +38,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.globs import GROUPS
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
-from golem_forge.policy.commands import SandboxWorld
-from golem_forge.policy.facts import McpName
+from golem_forge.policy.facts import McpName, SandboxWorld
 from golem_forge.policy.rules.match import arguments_match, mcp_matches, place_matches, segment_matches, text_matches
 from golem_forge.policy.rules.model import (
     ANYWHERE,

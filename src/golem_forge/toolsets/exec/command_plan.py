@@ -25,7 +25,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import FixedText, TextSource
-from golem_forge.policy.commands import SYSTEM_PATH, is_system_directory
+from golem_forge.policy.facts import SYSTEM_PATH, is_system_directory
 from golem_forge.policy.rules.model import expand_groups, host_and_port, is_mirror, is_own_machine
 from golem_forge.policy.shell.strict import canonical_text, quote, render
 from golem_forge.sandbox.network.proxy import PROXY_PORT

@@ -23,8 +23,8 @@ from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
-from golem_forge.policy.commands import SandboxWorld, command_facts
 from golem_forge.policy.containment import command_reasons, process_reasons, walls_reason
+from golem_forge.policy.facts import SandboxWorld, command_facts
 from golem_forge.policy.shell.arguments import file_words
 from golem_forge.policy.shell.strict import REDIRECTIONS, Parsed, parse_strict, quote, render
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable

@@ -32,9 +32,8 @@ from golem_forge.core.effects import AtMost, Effect, Mark, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.policy.commands import SandboxWorld, danger_commands
 from golem_forge.policy.containment import outside_needs
-from golem_forge.policy.facts import CommandFacts
+from golem_forge.policy.facts import CommandFacts, SandboxWorld, danger_commands
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT, ExitStatus
 from golem_forge.sandbox.protected import is_secret_name

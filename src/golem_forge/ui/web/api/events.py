@@ -20,7 +20,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
 from golem_forge.events.serialization import Event, encode_json
 from golem_forge.net.guard import declared_size
-from golem_forge.orchestrator.outputs import stored_picture
+from golem_forge.orchestrator.present import stored_picture
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES, ApiCall, RequestedSession, operation, read_body

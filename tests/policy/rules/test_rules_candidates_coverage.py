@@ -8,7 +8,7 @@ from golem_forge.policy.request import offers_from
 from golem_forge.ui.render.card import numbered_choices, shown_choices
 
 from .conftest import Place
-from .test_candidates import offered
+from .test_rules_candidates import offered
 
 # (the command that a person said yes to, what runs afterwards, what asks all the same)
 ANSWERS: list[tuple[str, str, list[str], list[str]]] = [

@@ -11,8 +11,7 @@ import pytest
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
-from golem_forge.policy.commands import SYSTEM_PATH, SandboxWorld, command_facts, is_system_directory
-from golem_forge.policy.facts import floors_of
+from golem_forge.policy.facts import SYSTEM_PATH, SandboxWorld, command_facts, floors_of, is_system_directory
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import PathRule
@@ -130,7 +129,7 @@ def test_scripts_are_not_proven(tmp_path: Path, world: SandboxWorld, monkeypatch
     for name, content in {"wc": "#!/bin/sh\nexec cat\n", "cut": "exec cat\n", "which": "#!/bin/sh\n"}.items():
         (programs / name).write_text(content)
         (programs / name).chmod(0o755)
-    monkeypatch.setattr("golem_forge.policy.commands.is_system_directory", lambda directory: True)
+    monkeypatch.setattr("golem_forge.policy.facts.is_system_directory", lambda directory: True)
     here = SandboxWorld(world._sandbox, [str(programs), *SYSTEM_PATH])
     assert [effects(text, here)[0].proven for text in ("wc a", "cut -c1 a", "which ls", "cat a")] == [
         False, False, True, True

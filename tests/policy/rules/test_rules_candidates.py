@@ -9,9 +9,8 @@ import pytest
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark
 from golem_forge.policy.facts import ANY_WALLED, CallFacts, McpName
-from golem_forge.policy.request import offers_from
+from golem_forge.policy.request import Choice, RememberKind, choices, offers_from
 from golem_forge.policy.rules.book import RuleBook
-from golem_forge.policy.rules.candidates import Choice, RememberKind, choices
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.tools.tool import SourceKind
 
