@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.deadlines import PATIENCE
 
-from golem_forge.sandbox.process.output import Capture
+from golem_forge.sandbox.process.launch import Capture
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import show_live_output
 

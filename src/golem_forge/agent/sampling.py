@@ -24,8 +24,8 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.results import block_text
 from golem_forge.core.text import escape_control_chars
+from golem_forge.mcp.client.active_calls import MOST_TOKENS, tool_form
 from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, SamplingAnswer, SamplingRequest
-from golem_forge.mcp.client.server_requests import MOST_TOKENS, tool_form
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.client import NOBODY, zone_roots
 

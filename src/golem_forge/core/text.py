@@ -155,7 +155,7 @@ def shorten_middle(text: str, most: int, joint: str) -> str:
 
 
 class TextSource(Protocol):
-    """A readable UTF-8 text; `sandbox.process.output.Capture` is one."""
+    """A readable UTF-8 text; `sandbox.process.launch.Capture` is one."""
 
     @property
     def size(self) -> int: ...

@@ -17,8 +17,8 @@ from golem_forge.sandbox.process.monitor import ENDED, TIMEOUT
 from golem_forge.tools.context import ToolContext
 
 if TYPE_CHECKING:
+    from golem_forge.sandbox.process.launch import Capture
     from golem_forge.sandbox.process.monitor import ExitStatus
-    from golem_forge.sandbox.process.output import Capture
     from golem_forge.sandbox.walls.walls import WalledChild
 
 _DELAY_S: Final = 0.2

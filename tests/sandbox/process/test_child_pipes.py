@@ -11,8 +11,7 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.process.child import Child, start_process
-from golem_forge.sandbox.process.launch import TreeRoot
-from golem_forge.sandbox.process.output import TAIL_BYTES, TailBuffer
+from golem_forge.sandbox.process.launch import TAIL_BYTES, TailBuffer, TreeRoot
 from golem_forge.sandbox.walls.model import Streams
 
 from .launches import Plain, launch_of

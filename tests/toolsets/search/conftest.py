@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from golem_forge.sandbox.process.launch import Capture
 from golem_forge.sandbox.process.monitor import ExitStatus
-from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import Job, Level
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec

@@ -6,8 +6,8 @@ import pytest
 from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Status
+from golem_forge.sandbox.process.launch import Capture
 from golem_forge.sandbox.process.monitor import ExitStatus
-from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.walls.walls import Aftermath
 from golem_forge.tools.context import ToolContext
 from golem_forge.usertools.manifest import OutputFormat

@@ -36,10 +36,10 @@ from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.results import from_mcp
 from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.process.child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.process.monitor import REASONS, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.model import Job
-from golem_forge.sandbox.walls.socket_child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.inputs import Defaults, SchemaInput

@@ -26,9 +26,9 @@ from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import lazy_sdk as sdk
+from golem_forge.mcp.client.active_calls import ServerRequests
 from golem_forge.mcp.client.manifest import fetch_manifest
 from golem_forge.mcp.client.model import ServerManifest
-from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.mcp.client.transport import (
     CLOSED_WORDS,
     ErrorResponse,

@@ -27,7 +27,7 @@ from golem_forge.core.text import shorten
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp import need_sdk
-from golem_forge.mcp.client.active_calls import ActiveCall, CallSlots
+from golem_forge.mcp.client.active_calls import ActiveCall, CallSlots, ServerRequests
 from golem_forge.mcp.client.approval_text import server_card, server_diff
 from golem_forge.mcp.client.call import Rewriter
 from golem_forge.mcp.client.connection import (
@@ -40,7 +40,6 @@ from golem_forge.mcp.client.connection import (
 )
 from golem_forge.mcp.client.manifest import Freshness, RefetchDebounce, fetch_manifest
 from golem_forge.mcp.client.model import Hooks, ServerManifest, ServerState, ServerStatus, offer_unknown
-from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.mcp.client.tool_list import ServerOffer
 from golem_forge.mcp.client.transport import (
     BadAddress,

@@ -28,9 +28,8 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.active_calls import RequestRefused
+from golem_forge.mcp.client.active_calls import RequestRefused, checked_url
 from golem_forge.mcp.client.oauth import CredentialStore, LoginRecord, resource_of, secrets_of
-from golem_forge.mcp.client.server_requests import checked_url
 from golem_forge.tools.threads import run_in_thread
 
 if TYPE_CHECKING:

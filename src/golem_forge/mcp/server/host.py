@@ -34,10 +34,9 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor
-from golem_forge.mcp.client.active_calls import answering_client
+from golem_forge.mcp.client.active_calls import answering_client, tool_form
 from golem_forge.mcp.client.model import ElicitationForm, FormAnswer
 from golem_forge.mcp.client.resources import ServerAccess
-from golem_forge.mcp.client.server_requests import tool_form
 from golem_forge.policy.approval_queue import ApprovalResult, PendingApproval, denied_result
 from golem_forge.policy.controller import ApprovalController, BeforePerson
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest

@@ -5,6 +5,11 @@ launcher) builds the walls; only the inner stage's byte on READY proves that the
 refusal is raised, whatever the exit code, and no process or descriptor is left. Everything runs by callbacks of the
 event loop, so an end that was decided happens even if nobody waits for it: TERM to the command's group, 300 ms,
 then KILL to everybody. Memory and process limits, and walls that no longer hold, kill at once.
+
+Children that Forge talks to: `start_on_socket` starts one in walls whose standard input is one end of a socket pair;
+the other end is the caller's, and so is the protocol. `listen_in` is the other way round: children come to a socket in
+a directory that they are shown. `IdleChildren` keeps children for their next use and ends each that nobody takes within
+its time: its walls keep placeholders in the zones, and it holds memory.
 """
 
 from __future__ import annotations
@@ -13,24 +18,45 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.process import monitor
-from golem_forge.sandbox.process.launch import ChildFd, ChildPipes, Launch, Terminal, TreeRoot, spawn
+from golem_forge.sandbox.process.launch import (
+    Capture,
+    ChildFd,
+    ChildPipes,
+    Launch,
+    OutputBudget,
+    OutputReader,
+    TailBuffer,
+    Terminal,
+    TextFilter,
+    TreeRoot,
+    spawn,
+)
 from golem_forge.sandbox.process.monitor import ExitStatus, ResourceMonitor
-from golem_forge.sandbox.process.output import Capture, OutputBudget, OutputReader, TailBuffer, TextFilter
 from golem_forge.sandbox.process.tree import ProcessTree, kill_unfinished, watchdog
-from golem_forge.sandbox.walls.model import Streams
+from golem_forge.sandbox.walls.model import Job, Streams
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import WalledChild, Walls
 
 GRACE_S: Final = 0.3
 _AFTERWARDS_S: Final = 0.5
 """Seconds that the caller who ended a command waits for the work after its end; the rest goes on in the background."""
 GIVE_UP_S: Final = 1.5
 """Seconds after SIGKILL until the ExitStatus is given anyway; only a process stuck inside the kernel lasts so long."""
+IDLE_SECONDS: Final = 60.0
+READY_WITHIN_S: Final = 30.0
+_NOTICED_WITHIN_S: Final = 3.0
+_LAST_WORDS_S: Final = 0.3
+_LONGEST_SHOWN: Final = 4096
 
 
 class Child:
@@ -218,12 +244,6 @@ class Child:
         )
 
 
-READY_WITHIN_S: Final = 30.0
-_NOTICED_WITHIN_S: Final = 3.0
-_LAST_WORDS_S: Final = 0.3
-_LONGEST_SHOWN: Final = 4096
-
-
 async def start_process(
     launch: Launch,
     streams: Streams,
@@ -326,3 +346,79 @@ def _refusal(launch: Launch, said: str) -> SandboxError:
     if launch.make_error is not None:
         return launch.make_error(said)
     return walls_unavailable(said, "Run 'forge doctor' to see which walls this machine gives.")
+
+
+async def start_on_socket(walls: Walls, job: Job) -> tuple[WalledChild, socket.socket]:
+    """Raises SandboxError; nothing was started then."""
+    ours, theirs = socket.socketpair()
+    try:
+        walled = await walls.start(replace(job, stdin=theirs.fileno()))
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return walled, ours
+
+
+def listen_in(directory: str, name: str, backlog: int) -> socket.socket:
+    """A socket file for children that are shown the directory. Bound through the directory's handle: the path itself
+    may be longer than a socket's address can be."""
+    handle = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    made = socket.socket(socket.AF_UNIX)
+    try:
+        made.setblocking(False)
+        made.bind(f"/proc/self/fd/{handle}/{name}")
+        made.listen(backlog)
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.close(handle)
+    return made
+
+
+class _Endable(Protocol):
+    def end(self) -> Coroutine[Any, Any, object]:
+        """Ends the whole process tree and waits for its end."""
+        ...
+
+
+ChildType = TypeVar("ChildType", bound=_Endable)
+
+
+class IdleChildren(Generic[ChildType]):
+    def __init__(self, idle_seconds: float) -> None:
+        self.idle_seconds = idle_seconds
+        self._timers: dict[ChildType, asyncio.TimerHandle] = {}
+        """Longest idle first."""
+        self._ending: set[asyncio.Task[object]] = set()
+
+    def __len__(self) -> int:
+        return len(self._timers)
+
+    def __iter__(self) -> Iterator[ChildType]:
+        return iter(tuple(self._timers))
+
+    def add(self, child: ChildType) -> None:
+        self._timers[child] = asyncio.get_running_loop().call_later(self.idle_seconds, self.discard, child)
+
+    def take(self, child: ChildType) -> ChildType:
+        self._timers.pop(child).cancel()
+        return child
+
+    def discard(self, child: ChildType) -> None:
+        """Ends the child, unless somebody took it."""
+        if child in self._timers:
+            self.end(self.take(child))
+
+    def end(self, child: ChildType) -> None:
+        """Ends the child in the background."""
+        task: asyncio.Task[object] = asyncio.get_running_loop().create_task(child.end())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def aclose(self) -> None:
+        for child in self:
+            self.discard(child)
+        await asyncio.gather(*self._ending, return_exceptions=True)  # one that fails keeps no other alive

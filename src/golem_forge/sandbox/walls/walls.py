@@ -33,8 +33,7 @@ from golem_forge.sandbox.network.loopback import HostServices
 from golem_forge.sandbox.network.proxy import HostProxy, user_proxy
 from golem_forge.sandbox.network.registries import person_mirrors
 from golem_forge.sandbox.process.child import Child, start_process
-from golem_forge.sandbox.process.launch import Launch, TreeRoot
-from golem_forge.sandbox.process.output import Capture
+from golem_forge.sandbox.process.launch import Capture, Launch, TreeRoot
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import bubblewrap, denials, landlock, layout, probe
 from golem_forge.sandbox.walls.cache import (

@@ -54,11 +54,11 @@ from golem_forge.sandbox.git.host_repository import HostRepository, personal_con
 from golem_forge.sandbox.git.remotes import PersonRepository, RemoteRefused, config_settings
 from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.host import base_python, find_program, person_environ, safe_path
+from golem_forge.sandbox.process.child import listen_in
 from golem_forge.sandbox.process.cleanup import remove_tree
 from golem_forge.sandbox.walls.environment import with_git_settings
 from golem_forge.sandbox.walls.layout import SIGNING
 from golem_forge.sandbox.walls.model import HostDirectory
-from golem_forge.sandbox.walls.socket_child import listen_in
 from golem_forge.sandbox.walls.toolchains import own_python_directory
 from golem_forge.sandbox.zones import AccessMode, Zone
 from golem_forge.storage.home import forge_home

@@ -64,8 +64,8 @@ from golem_forge.toolsets.search.query import (
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.handles import Handle
+    from golem_forge.sandbox.process.launch import Capture
     from golem_forge.sandbox.process.monitor import ExitStatus
-    from golem_forge.sandbox.process.output import Capture
     from golem_forge.sandbox.sandbox import Sandbox
     from golem_forge.sandbox.target import Target
     from golem_forge.sandbox.walls.model import PathRule

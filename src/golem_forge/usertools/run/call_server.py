@@ -42,8 +42,8 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.host import base_python
+from golem_forge.sandbox.process.child import listen_in
 from golem_forge.sandbox.walls.model import HostDirectory, Level
-from golem_forge.sandbox.walls.socket_child import listen_in
 from golem_forge.sandbox.walls.toolchains import own_python_directory
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.cli_args import bind_options, words_as_tokens

@@ -22,9 +22,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.sandbox.process.child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.process.monitor import TIMEOUT
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
-from golem_forge.sandbox.walls.socket_child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.usertools.folder import ToolProgram
 

@@ -27,8 +27,8 @@ from golem_forge.core.json import NotJson, as_json
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import head_and_tail
+from golem_forge.sandbox.process.launch import Capture
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
-from golem_forge.sandbox.process.output import Capture
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.sandbox.walls.walls import Aftermath
 from golem_forge.tools.context import ToolContext

@@ -14,8 +14,8 @@ from tests.mcp.pools import Rig, logged, pooled, until
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.signals import InterruptSignal
+from golem_forge.mcp.client.active_calls import ServerRequests, list_roots
 from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
-from golem_forge.mcp.client.server_requests import ServerRequests, list_roots
 from golem_forge.tools.context import ToolContext
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

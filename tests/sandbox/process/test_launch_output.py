@@ -11,7 +11,7 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.process.child import start_process
-from golem_forge.sandbox.process.output import IN_MEMORY, Capture, OutputBudget, OutputReader
+from golem_forge.sandbox.process.launch import IN_MEMORY, Capture, OutputBudget, OutputReader
 from golem_forge.sandbox.walls.model import Streams
 
 from .launches import Plain, launch_of
@@ -109,7 +109,7 @@ async def test_no_room_for_the_temporary_file(monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("golem_forge.sandbox.process.output.tempfile.TemporaryFile", full)
+    monkeypatch.setattr("golem_forge.sandbox.process.launch.tempfile.TemporaryFile", full)
     told = []
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)

@@ -9,9 +9,8 @@ import pytest
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Verdict
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.active_calls import ActiveCall
+from golem_forge.mcp.client.active_calls import ActiveCall, ServerRequests
 from golem_forge.mcp.client.model import Hooks, SamplingAnswer, SamplingRequest
-from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.tools.context import ToolContext
 
 CONTEXT: Any = None

@@ -11,9 +11,8 @@ import pytest
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk
-from golem_forge.mcp.client.active_calls import ActiveCall
+from golem_forge.mcp.client.active_calls import ActiveCall, ServerRequests
 from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, Hooks
-from golem_forge.mcp.client.server_requests import ServerRequests
 from golem_forge.tools.context import ToolContext
 
 SPEC = ServerSpec(name="asker", scope="", origin="forge.yaml:1", command="x")
