@@ -45,9 +45,9 @@ def forget_environment() -> None:
 
 def forget_model_servers() -> None:
     """Nobody listens on the usual ports of model servers."""
-    from golem_forge.agent.model import local_servers
+    from golem_forge.agent.model import setup
 
-    local_servers.LOCAL_PORTS = ()  # type: ignore[misc,assignment]
+    setup.LOCAL_PORTS = ()  # type: ignore[misc,assignment]
 
 
 def read_rules_at_once() -> None:

@@ -34,7 +34,7 @@ from typing import Final
 from benchmarks.local_model.agents import AGENTS, Agent
 from benchmarks.local_model.counter import Counter
 from benchmarks.local_model.tasks import TASKS, Task
-from golem_forge.agent.model.local_servers import find_local_servers
+from golem_forge.agent.model.setup import find_local_servers
 
 REPORT: Final = Path(__file__).resolve().parents[2] / "build" / "local_model.json"
 _START_S: Final = 300

@@ -18,7 +18,6 @@ from typing import Any, Final, TypeVar
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.model import setup
 from golem_forge.agent.model.interface import ModelError
-from golem_forge.agent.model.local_servers import find_local_servers
 from golem_forge.agent.model.selection import (
     PROVIDERS,
     ModelKeys,
@@ -28,6 +27,7 @@ from golem_forge.agent.model.selection import (
     split_models,
     usable_key,
 )
+from golem_forge.agent.model.setup import find_local_servers
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli.command import NOT_FOUND, USAGE, fail, print_json, read_args

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.agent.model import local_servers, setup
+from golem_forge.agent.model import setup
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.selection import ModelKeys, open_model, usable_key
 from golem_forge.config.run_block import ProviderSettings
@@ -108,21 +108,18 @@ def test_what_is_no_key_is_refused_and_not_repeated(text: str) -> None:
 
 @pytest.mark.parametrize("answer", [[], "x", {"data": "x"}, {"data": [1, {"id": 2}, {"id": "a b"}, {"id": "\x1b[2J"}]}])
 def test_a_strange_list_gives_no_strange_names(answer: object) -> None:
-    assert not local_servers.model_names(answer)
-    assert local_servers.model_names({"models": [{"name": "a", "supportedGenerationMethods": 1}]}) == ["a"]
+    assert not setup.model_names(answer)
+    assert setup.model_names({"models": [{"name": "a", "supportedGenerationMethods": 1}]}) == ["a"]
 
 
 def test_names_of_every_shape_are_read_and_bounded() -> None:
-    assert local_servers.model_names({"models": [{"name": "qwen3:8b"}, {"name": "models/gemini-x"}]}) == [
+    assert setup.model_names({"models": [{"name": "qwen3:8b"}, {"name": "models/gemini-x"}]}) == [
         "qwen3:8b",
         "gemini-x",
     ]
     embeds = {"name": "models/e", "supportedGenerationMethods": ["embedContent"]}
-    assert local_servers.model_names({"models": [embeds]}) == []
-    assert (
-        len(local_servers.model_names({"data": [{"id": f"m{at}"} for at in range(5000)]}) or [])
-        == local_servers.MAX_NAMES
-    )
+    assert setup.model_names({"models": [embeds]}) == []
+    assert len(setup.model_names({"data": [{"id": f"m{at}"} for at in range(5000)]}) or []) == setup.MAX_NAMES
 
 
 PLAIN = {"/v1/models": {"data": [{"id": "x"}]}}

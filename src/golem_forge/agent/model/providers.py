@@ -53,8 +53,8 @@ from golem_forge.agent.model.interface import (
     UserMessage,
     requested_calls,
 )
-from golem_forge.agent.model.local_servers import ServerFacts, read_facts
 from golem_forge.agent.model.selection import OWN_SERVERS
+from golem_forge.agent.model.setup import ServerFacts, read_facts
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import EXTRAS, ConfigError, error_name, install_command

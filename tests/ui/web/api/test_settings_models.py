@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.wire.server import WireServer, WireTurn
 
-from golem_forge.agent.model import local_servers, setup
+from golem_forge.agent.model import setup
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web.api import settings
 
@@ -80,7 +80,7 @@ async def test_a_server_of_this_machine_is_found_and_used(
 ) -> None:
     provider.key = ""
     port = int(provider.url.rpartition(":")[2])
-    monkeypatch.setattr(local_servers, "LOCAL_PORTS", (("vLLM", port, "/v1/models"), ("LM Studio", 9, "/v1/models")))
+    monkeypatch.setattr(setup, "LOCAL_PORTS", (("vLLM", port, "/v1/models"), ("LM Studio", 9, "/v1/models")))
     asked = await sessions()
     [found] = (await asked.ask("GET", "/api/models"))["local"]
     assert (found["title"], found["models"]) == ("vLLM", ["claude-other", "claude-small"])

@@ -33,8 +33,8 @@ from golem_forge.agent.explain import (
 )
 from golem_forge.agent.in_force import effective_config, is_untrusted
 from golem_forge.agent.model import setup
-from golem_forge.agent.model.local_servers import find_local_servers
 from golem_forge.agent.model.selection import NO_SETTINGS, ModelKeys, split_model
+from golem_forge.agent.model.setup import find_local_servers
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.config.run_block import MODE_MEANINGS, ApprovalMode
 from golem_forge.core.lazy_dataclass import replace
