@@ -18,7 +18,7 @@ from golem_forge.core.changes import PathChange
 from golem_forge.policy.rules.files import remembered_mode
 from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
 from golem_forge.storage.home import forge_home
-from golem_forge.ui.web.api import changes as api
+from golem_forge.ui.web.api import events as api
 from golem_forge.ui.web.app import WebServer
 from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.security import LoginStore

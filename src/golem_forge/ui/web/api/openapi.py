@@ -24,7 +24,7 @@ from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.regex import regex
 from golem_forge.events.model import REGISTRY, EventData
 from golem_forge.events.serialization import encode_json
-from golem_forge.ui.web.api import changes, events, servers, sessions, settings, tools, user_tools
+from golem_forge.ui.web.api import events, servers, sessions, settings, tools, user_tools
 from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LOGIN, cookie_name
@@ -86,7 +86,7 @@ def _encoded_document(cookie: str) -> bytes:
 
 def all_operations() -> tuple[Operation, ...]:
     """In the order in which the description lists them: all that a module here declares with `@operation`."""
-    modules = (sessions, events, changes, tools, user_tools, servers, settings)
+    modules = (sessions, events, tools, user_tools, servers, settings)
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, Operation)]
     return tuple({(each.method, each.path): each for each in (*declared, describe)}.values())
 
