@@ -16,8 +16,8 @@ import golem_forge
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Request, unfenced
 from golem_forge.agent.session import open_session
+from golem_forge.agent.session_plan import BUILT_IN_WORKER
 from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_zones import BUILT_IN_WORKER
 from golem_forge.core.calls import Caller
 from golem_forge.events.journal_reader import read
 from golem_forge.storage.home import ForgeHome

@@ -9,8 +9,8 @@ import pytest
 
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.files.toolset_blocks import worker_blocks
+from golem_forge.agent.session_plan import sandbox_for
 from golem_forge.agent.trust import covered_files
-from golem_forge.agent.worker_zones import sandbox_for
 from golem_forge.cli.init import FILES, run
 from golem_forge.config.program import load_program
 from golem_forge.storage.home import forge_home

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.agent.worker_zones import zone_specs
+from golem_forge.agent.session_plan import zone_specs
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.sandbox_block import GIB, MIB, ResourceLimits, WallSettings
 from golem_forge.core.errors import ConfigError

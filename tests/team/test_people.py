@@ -9,6 +9,7 @@ import pytest
 
 from golem_forge.core.decisions import Risk
 from golem_forge.net.guard import secret_hash
+from golem_forge.team.accounts import StoreRules
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import (
     ACTIONS,
@@ -22,7 +23,6 @@ from golem_forge.team.people import (
 )
 from golem_forge.team.rows import Append, Lease, NewSession, QuestionFilter
 from golem_forge.team.schedules import NewSchedule
-from golem_forge.team.shared_rules import StoreRules
 from golem_forge.team.store import Store
 
 OFFERS = [

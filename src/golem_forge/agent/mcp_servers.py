@@ -20,10 +20,15 @@ from typing import Any, Final
 
 from golem_forge.agent.files.toolset_blocks import check_servers
 from golem_forge.agent.files.worker import McpBlock
-from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.session_plan import (
+    DEFAULT_WORKER,
+    open_program_zones,
+    read_program,
+    server_tool_approvals,
+    zone_specs,
+)
 from golem_forge.agent.session_state import SessionState, has_logins, learn_logins, learn_servers
 from golem_forge.agent.worker_scope import WorkerScope
-from golem_forge.agent.worker_zones import DEFAULT_WORKER, open_program_zones, server_tool_approvals, zone_specs
 from golem_forge.config.mcp_merge import zone_containing
 from golem_forge.config.mcp_spec import McpSettings, ServerSpec
 from golem_forge.config.program import PROGRAM_FILE

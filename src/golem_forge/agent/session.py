@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.worker import McpBlock
 from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
-from golem_forge.agent.session_plan import SessionPlan, plan_call, plan_embedded
+from golem_forge.agent.session_plan import DEFAULT_WORKER, SessionPlan, plan_call, plan_embedded
 from golem_forge.agent.session_state import (
     SessionOptions,
     SessionState,
@@ -46,7 +46,6 @@ from golem_forge.agent.worker_scope import (
     open_scope,
     recover_edits,
 )
-from golem_forge.agent.worker_zones import DEFAULT_WORKER
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.agent.files.worker import UserToolsBlock
 from golem_forge.agent.history import History
 from golem_forge.agent.model.interface import UserMessage
-from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.session_plan import DEFAULT_WORKER, read_program
 from golem_forge.agent.session_state import SessionState, known_secrets
 from golem_forge.agent.tool_inventory import native_descriptions
 from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_zones import DEFAULT_WORKER
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Verb

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.prompt import ModelTools
+from golem_forge.agent.session_plan import approval_blocks
 from golem_forge.agent.session_state import SessionState
-from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS, leftover_lines
 from golem_forge.core.ids import new_id

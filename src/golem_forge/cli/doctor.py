@@ -25,16 +25,16 @@ from golem_forge.agent.files.worker_file import unreadable_folders, worker_place
 from golem_forge.agent.mcp_status import KnownServer, ServerInventory
 from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
 from golem_forge.agent.prompt import describe_files, read_instruction_files
-from golem_forge.agent.skills import find_skills
-from golem_forge.agent.tool_inventory import build_catalog
-from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_zones import (
+from golem_forge.agent.session_plan import (
     NO_ZONE_HERE,
     approval_blocks,
     builtin_sandbox,
     is_home_without_program,
     zone_problems,
 )
+from golem_forge.agent.skills import find_skills
+from golem_forge.agent.tool_inventory import build_catalog
+from golem_forge.agent.trust import trust_store
 from golem_forge.cli.command import print_json, read_args
 from golem_forge.cli.dry_run import chosen_model
 from golem_forge.cli.hooks import read_hooks

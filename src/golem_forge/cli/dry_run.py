@@ -35,10 +35,16 @@ from golem_forge.agent.model.selection import (
     split_models,
 )
 from golem_forge.agent.prompt import describe_files, read_instruction_files
-from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_session, plan_worker, read_program
+from golem_forge.agent.session_plan import (
+    SessionPlan,
+    SessionRequest,
+    approval_blocks,
+    plan_session,
+    plan_worker,
+    read_program,
+)
 from golem_forge.agent.skills import find_skills
 from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.cli.command import print_json
 from golem_forge.cli.run import RunArgs
 from golem_forge.config.program import Program, program_root

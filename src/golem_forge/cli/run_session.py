@@ -44,7 +44,7 @@ from golem_forge.sandbox.target import FileKind
 from golem_forge.storage.home import forge_home
 from golem_forge.toolsets.search.grep_files import zone_files
 from golem_forge.ui import session_ui
-from golem_forge.ui.headless import HeadlessAdapter, PlainAdapter
+from golem_forge.ui.headless import HeadlessAdapter, LineAdapter, PlainAdapter
 from golem_forge.ui.line_terminal import forbid_colour
 from golem_forge.ui.session_ui import CombinedUI, SessionUI, exit_code, exit_code_for, status_for
 
@@ -239,8 +239,6 @@ def adapter_for(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
 
 def _terminal(asked: RunArgs, runtime: WorkerRuntime) -> SessionUI:
     if asked.plain:
-        from golem_forge.ui.line_conversation import LineAdapter
-
         forbid_colour()
         return LineAdapter(runtime.bus, trace=asked.trace or "normal")
     from golem_forge.ui.terminal import create_event_cli_adapter

@@ -3,8 +3,8 @@
 `changes` gives the files that differ between the base and the last checkpoint, `diff` the unified diff, both bounded.
 `read_change_set` gives all of it with the contents. `apply_plan` takes that and a checkout and gives the files to
 delete there, then those to write, merged with what the checkout holds, and the conflicts. It writes nothing and runs no
-git in the checkout: `team.apply` asks once and writes. Raises WorkspaceError. Names and texts are an agent's: escape
-them before you show them.
+git in the checkout: `cli.team.changes` asks once and writes. Raises WorkspaceError. Names and texts are an agent's:
+escape them before you show them.
 
 Threats: a checkpoint that names `.git/hooks/…` or `../…`; a link in the checkout that leads out of it; contents without
 end. Such a path is a conflict, and sizes are bounded.

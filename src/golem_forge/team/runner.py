@@ -37,6 +37,7 @@ from golem_forge.events.telemetry import Metrics
 from golem_forge.sandbox.process.tree import watchdog
 from golem_forge.sandbox.walls.probe import remove_abandoned_probes
 from golem_forge.storage.home import make_private_dir
+from golem_forge.team.accounts import StoreRules
 from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, complaints
 from golem_forge.team.dispatch import DispatchThread, listen
 from golem_forge.team.journal import CommitThread
@@ -44,7 +45,6 @@ from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
 from golem_forge.team.schema import check_version
 from golem_forge.team.session_run import Phase, RunnerParts, SessionRun
 from golem_forge.team.session_workspace import remove_old_clones
-from golem_forge.team.shared_rules import StoreRules
 from golem_forge.team.store import LEASE_S, Store
 from golem_forge.team.webhooks import Outbox, Webhook, WebhookSender
 

@@ -41,6 +41,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.events.bus import EventBus
 from golem_forge.events.serialization import Event
+from golem_forge.team.accounts import SessionRules, StoreRules
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
 from golem_forge.team.projects import SessionSpending
@@ -58,7 +59,6 @@ from golem_forge.team.rows import (
 )
 from golem_forge.team.session_questions import RETRY_S, SessionQuestions, TaskSet
 from golem_forge.team.session_workspace import LOST, WORKSPACE, SessionWorkspace, checkpoint_notice, name_call
-from golem_forge.team.shared_rules import SessionRules, StoreRules
 from golem_forge.team.store import Store
 from golem_forge.toolsets.exec.sessions import ExecSessions
 

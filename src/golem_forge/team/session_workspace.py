@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from golem_forge.agent.files.worker import Worker
-from golem_forge.agent.session_plan import SessionPlan
-from golem_forge.agent.worker_zones import is_built_in
+from golem_forge.agent.session_plan import SessionPlan, is_built_in
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.regex import regex

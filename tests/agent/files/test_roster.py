@@ -9,8 +9,8 @@ from tests.agent.conftest import put
 
 from golem_forge.agent.files.roster import Roster, load_roster
 from golem_forge.agent.files.worker import Worker
+from golem_forge.agent.session_plan import BUILT_IN_WORKER
 from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_zones import BUILT_IN_WORKER
 from golem_forge.config.program import Program, load_program
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import forge_home

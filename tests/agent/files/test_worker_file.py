@@ -10,7 +10,7 @@ import pytest
 from golem_forge.agent.files.toolset_blocks import check_servers, mcp_from_python, worker_blocks
 from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, McpBlock, Worker, WorkerZone
 from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker
-from golem_forge.agent.worker_zones import BUILT_IN_WORKER, is_built_in
+from golem_forge.agent.session_plan import BUILT_IN_WORKER, is_built_in
 from golem_forge.config.program import load_program
 from golem_forge.config.run_block import BudgetLimits
 from golem_forge.core.decisions import Verdict

@@ -36,8 +36,8 @@ from golem_forge.agent.files.worker_file import (
     worker_files,
     worker_places,
 )
+from golem_forge.agent.session_plan import BUILT_IN_WORKER, DEFAULT_WORKER, sandbox_for
 from golem_forge.agent.trust import module_files
-from golem_forge.agent.worker_zones import BUILT_IN_WORKER, DEFAULT_WORKER, sandbox_for
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.config.schema import dotted_path

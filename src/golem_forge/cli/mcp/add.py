@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.files.roster import load_roster
 from golem_forge.agent.files.toolset_blocks import worker_blocks
 from golem_forge.agent.mcp_status import EditorServer, ServerInventory, offered_names, read_inventory
-from golem_forge.agent.worker_zones import is_home_without_program, zone_problems
+from golem_forge.agent.session_plan import is_home_without_program, zone_problems
 from golem_forge.cli.command import BY_FLAG, BY_PERSON, DENIED, CommandUsageError, fail, read_args
 from golem_forge.cli.mcp.list import NotConnected, connect, print_connected, print_not_connected, unseen_file
 from golem_forge.config.mcp_blocks import MCP_JSON

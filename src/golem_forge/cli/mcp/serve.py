@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from golem_forge.agent.files.worker import McpBlock
 from golem_forge.agent.mcp_servers import attach_servers
 from golem_forge.agent.session import Session, entry_session
-from golem_forge.agent.session_plan import named_mode
+from golem_forge.agent.session_plan import is_built_in, named_mode
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.agent.worker_scope import guest_orchestrator
-from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.cli.command import DENIED, declare, fail, parser, print_error, print_json
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall

@@ -14,9 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.session_plan import SessionRequest, plan_session
+from golem_forge.agent.session_plan import SessionRequest, is_built_in, plan_session
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.cli.dry_run import check_start
 from golem_forge.cli.run import RunArgs
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings

@@ -20,13 +20,13 @@ from golem_forge.config.program import program_root
 from golem_forge.config.schema import time_span
 from golem_forge.core.text import one_line
 from golem_forge.storage.home import forge_home
+from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.audit import Actor
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, TOKEN_LASTS_S, Role, TeamStore
 from golem_forge.team.project_secrets import fingerprint, make_key, seal, secret_name
 from golem_forge.team.projects import EACH, EVERYBODY, GROUP_MARK, NO_LIMIT, Project
 from golem_forge.team.rows import QUEUED, RUNNING, WAITING, program_id
-from golem_forge.team.shared_rules import rule_in_words
 
 _ALL: Final = 1_000_000
 PEOPLE_HELP: Final = """usage: forge people add NAME --role none|viewer|operator|admin [--expires 90d]

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from golem_forge.agent.session_plan import approval_blocks
 from golem_forge.agent.trust import trust_store
-from golem_forge.agent.worker_zones import approval_blocks
 from golem_forge.cli.command import fail, print_error, print_json, read_args
 from golem_forge.cli.tools.list import (
     OF_THE_WORKER,

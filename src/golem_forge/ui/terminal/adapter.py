@@ -34,8 +34,7 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import answer_line
 from golem_forge.ui.render.lines import chat_lines, excerpt, mappings_in, one_line
 from golem_forge.ui.render.reports import form_ending
-from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, candidates, holds_secret
-from golem_forge.ui.terminal.menu import Menu
+from golem_forge.ui.terminal.input_line import CompletionSources, HistoryFile, Menu, candidates, holds_secret
 from golem_forge.ui.terminal.questions import (
     FORM_EVENT,
     UI_NAME,

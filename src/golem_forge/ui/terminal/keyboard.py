@@ -16,6 +16,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from prompt_toolkit.document import Document
+from prompt_toolkit.search import stop_search
+
 from golem_forge.ui.terminal.questions import AnswerStage, KeyMeaning
 
 if TYPE_CHECKING:
@@ -199,8 +202,6 @@ class Keyboard:
         self.app.invalidate()
 
     def _take(self, start: str) -> None:
-        from prompt_toolkit.document import Document
-
         self._taken = self._stage()
         if self._stage() is AnswerStage.LINE:
             self._commands = ""
@@ -230,8 +231,6 @@ class Keyboard:
 
     def _leave_search(self) -> None:
         """Threat: who searches is typing. What they typed goes to the draft, where what follows goes as well."""
-        from prompt_toolkit.search import stop_search
-
         app = self.app
         if not app.layout.is_searching or app.context is None:
             return

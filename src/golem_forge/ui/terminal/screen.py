@@ -1,9 +1,9 @@
 """The live part of the terminal: activity, the question, the input line; everything else scrolls above it.
 
 A prompt_toolkit application in the normal screen: the screen, its layout from top to bottom, its key bindings. It draws
-what the adapter says and calls it for what the person does. prompt_toolkit is imported inside functions. Finished text
-is put above with `print_above`. The input line keeps its draft while a question has the keyboard; keyboard.py decides
-when that is.
+what the adapter says and calls it for what the person does. It is loaded with the adapter, for a terminal alone:
+prompt_toolkit is heavy. Finished text is put above with `print_above`. The input line keeps its draft while a question
+has the keyboard; keyboard.py decides when that is.
 Esc and Ctrl+C are bound non-eagerly: Esc waits a moment for the rest of an Alt sequence. Threat: a question's keys
 never come from a paste or out of a word; such text goes to the draft. Every key counts as typing, so a second press of
 the key that answered one card does not answer the next one.
@@ -17,6 +17,27 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from prompt_toolkit.application import Application
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input import create_input
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.widgets import SearchToolbar
+
 from golem_forge.core.regex import regex
 from golem_forge.ui.render.lines import one_line, width_of
 from golem_forge.ui.terminal.keyboard import Keyboard
@@ -24,14 +45,11 @@ from golem_forge.ui.terminal.questions import AnswerStage, KeyMeaning
 from golem_forge.ui.terminal.tty import StyledLine, ansi, toolkit_style
 
 if TYPE_CHECKING:
-    from prompt_toolkit.application import Application
     from prompt_toolkit.formatted_text import StyleAndTextTuples
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.layout import Layout, Window
     from prompt_toolkit.layout.screen import Screen as DrawnScreen
 
     from golem_forge.ui.terminal.adapter import TerminalAdapter
-    from golem_forge.ui.terminal.menu import Menu
+    from golem_forge.ui.terminal.input_line import Menu
 
 ESCAPE_S: Final = 0.05
 """Seconds that the terminal may take to send the rest of a sequence that began with Esc."""
@@ -56,12 +74,6 @@ class Screen:
         history: Iterable[str],
         menu: Menu,
     ) -> None:
-        from prompt_toolkit.application import Application
-        from prompt_toolkit.buffer import Buffer
-        from prompt_toolkit.history import InMemoryHistory
-        from prompt_toolkit.input import create_input
-        from prompt_toolkit.output.color_depth import ColorDepth
-        from prompt_toolkit.output.vt100 import Vt100_Output
 
         self.adapter = adapter
         self.colour = colour
@@ -419,9 +431,6 @@ _ROWS_BELOW: Final = 6
 
 
 def screen_layout(screen: Screen) -> tuple[Layout, Window]:
-    from prompt_toolkit.filters import Condition
-    from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
-    from prompt_toolkit.widgets import SearchToolbar
 
     adapter = screen.adapter
     search = SearchToolbar(backward_search_prompt="search: ", forward_search_prompt="search: ")
@@ -456,9 +465,6 @@ def screen_layout(screen: Screen) -> tuple[Layout, Window]:
 
 def _input_windows(screen: Screen, search: Any) -> tuple[Window, Window]:
     """Returns the windows for the draft and for a reply."""
-    from prompt_toolkit.filters import Condition
-    from prompt_toolkit.layout import BufferControl, Dimension, Window
-    from prompt_toolkit.layout.processors import ConditionalProcessor, PasswordProcessor
 
     def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
         prompt = screen.adapter.prompt
@@ -515,9 +521,6 @@ def _fragments(screen: Screen, lines: Iterable[StyledLine]) -> StyleAndTextTuple
 
 
 def input_bindings(screen: Screen) -> KeyBindings:
-    from prompt_toolkit.filters import Condition, is_searching
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
     draft, adapter = screen.draft, screen.adapter
@@ -596,8 +599,6 @@ def _complete(screen: Screen) -> None:
 
 def leaving_bindings(screen: Screen) -> KeyBindings:
     """Ctrl+] at any time, where the session goes on without this terminal."""
-    from prompt_toolkit.filters import Condition
-    from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
     attached = Condition(lambda: screen.adapter.is_attached)
@@ -606,9 +607,6 @@ def leaving_bindings(screen: Screen) -> KeyBindings:
 
 
 def answer_bindings(screen: Screen) -> KeyBindings:
-    from prompt_toolkit.filters import Condition
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
     reply, adapter = screen.reply, screen.adapter
@@ -633,8 +631,6 @@ def answer_bindings(screen: Screen) -> KeyBindings:
 
 
 def key_bindings(screen: Screen) -> KeyBindings:
-    from prompt_toolkit.key_binding import KeyBindings
-    from prompt_toolkit.keys import Keys
 
     keys = KeyBindings()
     keyboard, adapter = screen.keyboard, screen.adapter

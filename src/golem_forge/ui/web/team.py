@@ -29,9 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from golem_forge.agent.session_plan import SessionRequest, plan_session
+from golem_forge.agent.session_plan import SessionRequest, is_built_in, plan_session
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.agent.worker_zones import is_built_in
 from golem_forge.config.program import program_root
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex

@@ -20,6 +20,7 @@ from golem_forge._version import __version__
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.net.guard import AllowedHosts
+from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.changes import MOST_SENT, changes_to_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role, find_person, token_hash
@@ -27,7 +28,6 @@ from golem_forge.team.project_secrets import MAX_SEALED
 from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.session_workspace import read_changes
-from golem_forge.team.shared_rules import rule_in_words
 from golem_forge.team.workspace import WorkspaceError
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api import events as page_events

@@ -10,9 +10,9 @@ import pytest
 
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import Rule, RuleOrigin
+from golem_forge.team.accounts import SessionRules, StoreRules
 from golem_forge.team.journal import CommitThread, StoredJournals
 from golem_forge.team.rows import Append, Lease, NewSession
-from golem_forge.team.shared_rules import SessionRules, StoreRules
 from golem_forge.team.store import Store
 
 RULE: dict[str, Any] = {"verdict": "preApproved", "tool": "write_file"}

@@ -8,7 +8,7 @@ import pytest
 
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import parse_worker
-from golem_forge.agent.worker_zones import BUILT_IN_WORKER, sandbox_for
+from golem_forge.agent.session_plan import BUILT_IN_WORKER, sandbox_for
 from golem_forge.config.program import load_program
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
