@@ -28,7 +28,7 @@ from golem_forge.agent.session import Session, open_session
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.walls import WalledChild, Walls
 from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.build.toolchain import ToolchainFinder
+from golem_forge.usertools.build.requirements import ToolchainFinder
 from golem_forge.usertools.folder import TOOL_DIR
 
 BY_HAND = "the same job by hand"

@@ -162,7 +162,7 @@ def without_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has no Go: PATH has no program at all, and the package beside Forge is hidden."""
     monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
     monkeypatch.delenv("GOROOT", raising=False)
-    monkeypatch.setattr("golem_forge.usertools.build.toolchain._package_directories", tuple)
+    monkeypatch.setattr("golem_forge.usertools.build.requirements._package_directories", tuple)
 
 
 class Asked(list[Any]):

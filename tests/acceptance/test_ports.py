@@ -28,7 +28,7 @@ from golem_forge.core.decisions import Risk, Status
 from golem_forge.sandbox.network import loopback
 from golem_forge.sandbox.network.proxy import PROXY_PORT
 from golem_forge.storage.home import forge_home
-from golem_forge.toolsets.exec.ports import port_rows
+from golem_forge.toolsets.exec import port_rows
 
 SERVER = """\
 import http.server, sys
@@ -107,7 +107,7 @@ async def test_a_program_of_run_code_has_a_loopback_of_its_own(session: Any) -> 
     givers = [
         path for path in source.rglob("*.py") if re.search(r"loopback=.*environment\.loopback\(", path.read_text())
     ]
-    assert {path.name for path in givers} == {"command_plan.py", "shell_plan.py"}
+    assert {path.name for path in givers} == {"command_plan.py"}
 
 
 async def test_nobody_on_the_host_reaches_it(session: Any) -> None:

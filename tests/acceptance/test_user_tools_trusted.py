@@ -24,7 +24,7 @@ from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.build.languages import GoCache
-from golem_forge.usertools.build.toolchain import ToolchainFinder
+from golem_forge.usertools.build.requirements import ToolchainFinder
 from golem_forge.usertools.folder import scratch_walls
 from golem_forge.usertools.trust import tool_status
 

@@ -23,7 +23,7 @@ from golem_forge.mcp.client.model import HoldReason, ServerState
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.session_ui import _BY_STATUS
 from golem_forge.ui.terminal.questions import card_help
-from golem_forge.usertools.build.dependencies import script_block
+from golem_forge.usertools.build.requirements import script_block
 from golem_forge.usertools.diagnostics import DiagnosticCode
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import ToolManifest

@@ -265,7 +265,7 @@ STARTS = {f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call"
 HOME_OF = {
     "sys.executable": {
         *("sandbox/host.py", "sandbox/protected.py", "sandbox/walls/probe.py"),
-        *("usertools/build/toolchain.py", "cli/doctor.py", "cli/mcp/install.py"),
+        *("usertools/build/requirements.py", "cli/doctor.py", "cli/mcp/install.py"),
     },
     "shutil.which": {"mcp/client/stdio_transport.py", "cli/rules.py"},
     "os.posix_spawn": {"sandbox/process/launch.py"},

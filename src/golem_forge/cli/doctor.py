@@ -63,7 +63,7 @@ from golem_forge.sandbox.walls.probe import probe_with_retry
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import HOME_ADVICE, ForgeHome, forge_home
 from golem_forge.tools.tool import SourceKind
-from golem_forge.usertools.build.toolchain import ToolchainFinder
+from golem_forge.usertools.build.requirements import ToolchainFinder
 
 HELP: Final = """usage: forge doctor [--json]
 

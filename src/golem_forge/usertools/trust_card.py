@@ -22,7 +22,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import count_control_chars, display_name, escape_control_chars
 from golem_forge.sandbox.zones import AccessMode
-from golem_forge.usertools.build.dependencies import unread_packages
+from golem_forge.usertools.build.requirements import unread_packages
 from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ELF, FolderFiles, ToolEntry
 from golem_forge.usertools.manifest import DEFAULT_TIMEOUT_S, MANIFEST_FILE, ToolManifest

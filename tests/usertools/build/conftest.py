@@ -20,7 +20,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
 from golem_forge.usertools.build import Builder, PreparedTool
 from golem_forge.usertools.build.languages import GoCache
-from golem_forge.usertools.build.toolchain import ToolchainFinder
+from golem_forge.usertools.build.requirements import ToolchainFinder
 from golem_forge.usertools.folder import FolderFiles, ToolEntry, private_directory, scratch_walls
 from golem_forge.usertools.manifest import ToolManifest
 

@@ -191,7 +191,7 @@ async def test_another_python_than_there_is_is_said_so(works: Any) -> None:
 
 
 async def test_without_uv_it_says_what_to_do(works: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("golem_forge.usertools.build.toolchain._program_directories", tuple)
+    monkeypatch.setattr("golem_forge.usertools.build.requirements._program_directories", tuple)
     made = works.made({"x.py": script("requests", code="")})
     with pytest.raises(Unusable) as caught:
         works.builder.needs(made.entry, made.files)

@@ -41,7 +41,7 @@ from golem_forge.core.text import escape_control_chars, nearest_remark
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.usertools import trust
-from golem_forge.usertools.build.dependencies import unread_packages
+from golem_forge.usertools.build.requirements import unread_packages
 from golem_forge.usertools.diagnostics import TOOL_NAME, Unusable
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.trust import ReadyTool, make_trust_card

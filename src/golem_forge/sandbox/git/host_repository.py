@@ -5,7 +5,8 @@ user. `reach` runs git with the user's own credentials: ssh agent and config, cr
 settings that they have for all repositories. Nothing of the repository's own settings, no hook, no submodule, no
 prompt, no redirect to another address; https and ssh only; a time limit and bounds on all that comes back.
 
-It stands in a private directory that `close` removes. Children in walls see neither it nor the processes.
+It stands in a private directory that `close` removes. Children in walls see neither it nor the processes. `refusals`
+turns what goes wrong there into a failed call.
 
 Threats: a repository that somebody else made (its config is not read by git at all); a server that never ends, sends
 without end or leads elsewhere; an object store that borrows from where commands can write.
@@ -13,6 +14,7 @@ without end or leads elsewhere; an object store that borrows from where commands
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -20,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ToolFailed
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
 from golem_forge.sandbox.git.command import (
@@ -32,6 +36,7 @@ from golem_forge.sandbox.git.command import (
     GitMissing,
     GitOutputLimit,
     GitRun,
+    GitStopped,
     GitTimeout,
     run_git,
 )
@@ -303,6 +308,19 @@ def _silence(name: str, seconds: float) -> str:
         f"Git waited {seconds:g} s for '{escape_control_chars(name)}', which said nothing, and was ended. Nobody can "
         "answer a question there: see that `git push` works in your own terminal without one."
     )
+
+
+@contextlib.contextmanager
+def refusals() -> Iterator[None]:
+    """What cannot be done with a repository fails the call, in its own words."""
+    try:
+        yield
+    except RemoteRefused as error:
+        raise ToolFailed(str(error), code="REMOTE_REFUSED") from None
+    except GitStopped:
+        raise ToolFailed("It was interrupted.", status=Status.INTERRUPTED) from None
+    except OSError as error:
+        raise ToolFailed(f"The repository cannot be read ({os.strerror(error.errno or 0)}).") from None
 
 
 def failure_hint(errors: str) -> str:

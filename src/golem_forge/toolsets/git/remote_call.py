@@ -17,7 +17,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.shell.strict import quote
-from golem_forge.sandbox.git.host_repository import HostRepository
+from golem_forge.sandbox.git.host_repository import HostRepository, refusals
 from golem_forge.sandbox.git.remotes import (
     GitRemote,
     NoPersonRepository,
@@ -38,7 +38,6 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec import ExecSettings
 from golem_forge.toolsets.exec.command_plan import CommandExtras, plan_command
 from golem_forge.toolsets.exec.environment import ExecEnvironment, environment_of, start_directory
-from golem_forge.toolsets.git.failures import refusals
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.handles import Parts

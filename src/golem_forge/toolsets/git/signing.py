@@ -50,7 +50,7 @@ from golem_forge.sandbox.git.command import (
     GitTimeout,
     run_program,
 )
-from golem_forge.sandbox.git.host_repository import HostRepository, personal_config
+from golem_forge.sandbox.git.host_repository import HostRepository, personal_config, refusals
 from golem_forge.sandbox.git.remotes import PersonRepository, RemoteRefused, config_settings
 from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.host import base_python, find_program, person_environ, safe_path
@@ -66,7 +66,6 @@ from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec.environment import ExecEnvironment, environment_of
 from golem_forge.toolsets.git import SIGN_TOOL
-from golem_forge.toolsets.git.failures import refusals
 
 MOST_SIGNED: Final = 1 << 20
 _SECONDS: Final = 120.0

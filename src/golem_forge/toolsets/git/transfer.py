@@ -17,7 +17,9 @@ has nothing of the user's settings in it. So a hook or a filter runs where every
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -27,7 +29,7 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars, shorten
 from golem_forge.sandbox.git.directory import GitLocked, is_object_id, is_ref_name
-from golem_forge.sandbox.git.host_repository import failure_hint, remote_words
+from golem_forge.sandbox.git.host_repository import failure_hint, refusals, remote_words
 from golem_forge.sandbox.git.remotes import (
     HEADS,
     REMOTES,
@@ -47,7 +49,6 @@ from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec import ExecSettings
 from golem_forge.toolsets.exec.command_plan import CommandExtras
-from golem_forge.toolsets.git.failures import refusals, stoppable
 from golem_forge.toolsets.git.remote_call import NoRepository, RemoteCall, open_call, plan_inside
 
 _MOST_COMMITS: Final = 20
@@ -112,7 +113,7 @@ async def plan_push(
     shown = call.address.shown
     warnings = [*call.warnings(), *_lfs_warning(found.pointers)]
     return Plan(
-        run=partial(stoppable, partial(_push, call, found)),
+        run=partial(_stoppable, partial(_push, call, found)),
         effects=(*(_effect(shown, one) for one in found.updates), call.reached()),
         payload="\n".join(found.card),
         fingerprint_args={
@@ -339,9 +340,9 @@ async def _plan_remote_fetch(call: RemoteCall, args: dict[str, Any]) -> Plan:
     what = "ls-remote" if args["list_only"] else "fetch"
     sources = [spec.source for spec in specs] or ["*"]
     plan = Plan(
-        run=partial(stoppable, partial(_list, call, patterns))
+        run=partial(_stoppable, partial(_list, call, patterns))
         if args["list_only"]
-        else partial(stoppable, partial(_fetch, call, specs)),
+        else partial(_stoppable, partial(_fetch, call, specs)),
         effects=(Effect(verb=Verb.NET, target=f"{shown} {what} {' '.join(sources)}"), call.reached()),
         payload="\n".join(words),
         fingerprint_args={
@@ -407,7 +408,7 @@ async def _plan_clone(call: RemoteCall, args: dict[str, Any]) -> Plan:
     refs = [f"{HEADS}{one}", f"{TAGS}{one}"]
     last = f" (the last {depth} commits)" if depth else ""
     plan = Plan(
-        run=partial(stoppable, partial(_clone, call, branch, depth)),
+        run=partial(_stoppable, partial(_clone, call, branch, depth)),
         effects=(Effect(verb=Verb.NET, target=f"{shown} clone {' '.join(refs)}"), call.reached()),
         payload=f"git clone {shown} {into}{last}",
         fingerprint_args={
@@ -530,3 +531,18 @@ def _failure(call: RemoteCall, what: str, errors: str) -> ToolFailed:
     said = remote_words(errors, call.address)
     lines = (f"{what} {call.address.shown} failed.", f"git said: {said}", *([hint] if hint else []))
     return ToolFailed("\n".join(lines), code="FETCH_FAILED")
+
+
+async def _stoppable(work: Callable[[Callable[[], bool]], str]) -> str:
+    """`work(stopped)` in a thread, which is told to end when the call is cancelled."""
+    stop = threading.Event()
+
+    def guarded() -> str:
+        with refusals():
+            return work(stop.is_set)
+
+    try:
+        return await run_in_thread(guarded)
+    except asyncio.CancelledError:
+        stop.set()
+        raise

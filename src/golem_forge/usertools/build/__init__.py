@@ -38,7 +38,6 @@ from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.content_store import Snapshot
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import HostRule, no_host_rule
-from golem_forge.usertools.build import dependencies
 from golem_forge.usertools.build.languages import (
     BUILD_FLAGS,
     ENVIRONMENT_FLAGS,
@@ -57,7 +56,17 @@ from golem_forge.usertools.build.languages import (
     own_interpreter,
     platform_name,
 )
-from golem_forge.usertools.build.toolchain import GoToolchain, ToolchainFinder, UvProgram
+from golem_forge.usertools.build.requirements import (
+    DependencySources,
+    GoToolchain,
+    ToolchainFinder,
+    UvProgram,
+    check_python,
+    go_sources,
+    local_sources,
+    python_sources,
+    script_block,
+)
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.folder import (
     BUILD_DIR,
@@ -208,11 +217,11 @@ class Builder:
         )
 
         async def compiled(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
-            sources = self._with_certificates(dependencies.go_sources(self._environ))
+            sources = self._with_certificates(go_sources(self._environ))
             build = GoBuild(go, cache, module, self._walls(work), work, prepared.snapshot)
             await build.run(name, source.files, sources, sources.grants(hosts, self._host_rule), report)
 
-        step = _BuildStep(key, compiled, lambda: dependencies.go_sources(self._environ).hosts if module.fetches else ())
+        step = _BuildStep(key, compiled, lambda: go_sources(self._environ).hosts if module.fetches else ())
         flags = debug_module(source.files, go).flags
         out = self._cache.out(key)
         return _BuildPlan(
@@ -222,9 +231,9 @@ class Builder:
     def _plan_python(self, source: _Source, prepared: PreparedTool) -> _BuildPlan:
         interpreter = own_interpreter(self._home.path)
         prepared = replace(prepared, interpreter=interpreter)
-        block = dependencies.script_block(source.content, source.file)
+        block = script_block(source.content, source.file)
         if block is not None:
-            dependencies.check_python(block, interpreter.version, source.file)
+            check_python(block, interpreter.version, source.file)
 
         async def checked(work: Path, hosts: tuple[str, ...], report: StepReport) -> None:
             await check_python_source(self._walls(work), interpreter, source.file, source.content)
@@ -236,13 +245,13 @@ class Builder:
             kind="environment",
             block=block.text,
             lock=source.lock.decode("utf-8", "replace"),
-            local=dependencies.local_sources(source.file, block, source.lock, source.files),
+            local=local_sources(source.file, block, source.lock, source.files),
             python=interpreter.identity,
             platform=platform_name(),
         )
 
-        def sources() -> dependencies.DependencySources:
-            return dependencies.python_sources(self._environ, block, source.lock)
+        def sources() -> DependencySources:
+            return python_sources(self._environ, block, source.lock)
 
         def needed_hosts() -> tuple[str, ...]:
             self._uv()
@@ -273,7 +282,7 @@ class Builder:
 
         return _BuildPlan(replace(prepared, shell=shell), (_BuildStep(_check_key(source.entry, shell), checked),))
 
-    def _with_certificates(self, sources: dependencies.DependencySources) -> dependencies.DependencySources:
+    def _with_certificates(self, sources: DependencySources) -> DependencySources:
         if not sources.hosts:
             return sources
         try:

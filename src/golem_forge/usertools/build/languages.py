@@ -1,7 +1,7 @@
 """What a build does for each language: checks Python and shell sources, installs what Python tools need, compiles Go.
 
-All steps run in full walls (`toolchain.run_step`). Refuses with Unusable and the program's own words. Nothing of a tool
-or of a dependency is executed.
+All steps run in full walls (`requirements.run_step`). Refuses with Unusable and the program's own words. Nothing of a
+tool or of a dependency is executed.
 
 Python: tools run in the Python that Forge itself was started with, without any of its packages. The real program is
 used, not a virtual environment's link: started by that, it would look for that environment. `make_environment` lets uv
@@ -44,9 +44,9 @@ from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job
 from golem_forge.sandbox.walls.toolchains import own_python_directory
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.storage.home import ForgeHome, write_private
-from golem_forge.usertools.build.dependencies import DependencySources
-from golem_forge.usertools.build.toolchain import (
+from golem_forge.usertools.build.requirements import (
     BUILD_ROOM,
+    DependencySources,
     GoToolchain,
     StepResult,
     UvProgram,

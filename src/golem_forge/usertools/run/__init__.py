@@ -32,7 +32,7 @@ from golem_forge.sandbox.walls.walls import WalledChild
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.validation import InputInvalid
-from golem_forge.usertools.build.dependencies import packages_hint
+from golem_forge.usertools.build.requirements import packages_hint
 from golem_forge.usertools.folder import BUILD_DIR, ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import (
     ArgumentStyle,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.usertools.build.dependencies import ScriptBlock, local_sources
+from golem_forge.usertools.build.requirements import ScriptBlock, local_sources
 from golem_forge.usertools.folder import FolderFiles
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.deadlines import ever_longer
 
 from golem_forge.sandbox.walls.model import Job
-from golem_forge.usertools.build.toolchain import StepResult, run_step, step_failure_text
+from golem_forge.usertools.build.requirements import StepResult, run_step, step_failure_text
 
 
 async def test_a_step_that_takes_too_long_is_ended_and_says_so(works: Any, tmp_path: Path) -> None:

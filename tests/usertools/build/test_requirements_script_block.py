@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from golem_forge.usertools.build.dependencies import satisfies, script_block
+from golem_forge.usertools.build.requirements import satisfies, script_block
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 
 

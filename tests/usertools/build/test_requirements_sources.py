@@ -14,8 +14,8 @@ from golem_forge.policy.rules.book import RuleBook, host_rule_for
 from golem_forge.sandbox.network.registries import without_credentials
 from golem_forge.sandbox.walls.model import HostGrant
 from golem_forge.tools.context import no_host_rule
-from golem_forge.usertools.build.dependencies import go_sources, python_sources, script_block
 from golem_forge.usertools.build.languages import requires_modules
+from golem_forge.usertools.build.requirements import go_sources, python_sources, script_block
 from golem_forge.usertools.diagnostics import Unusable
 
 from .packages import Index

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.usertools.build.toolchain import GoToolchain, ToolchainFinder
+from golem_forge.usertools.build.requirements import GoToolchain, ToolchainFinder
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_beside_forge_it_is_the_real_program(tmp_path: Path) -> None:
 def test_nothing_is_taken_from_a_zone_or_a_relative_entry(
     elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.usertools.build.toolchain._package_directories", tuple)
-    monkeypatch.setattr("golem_forge.usertools.build.toolchain._program_directories", tuple)
+    monkeypatch.setattr("golem_forge.usertools.build.requirements._package_directories", tuple)
+    monkeypatch.setattr("golem_forge.usertools.build.requirements._program_directories", tuple)
     monkeypatch.chdir(elsewhere)
     for found in (find(tmp_path, f"{elsewhere}/bin", elsewhere), find(tmp_path, "bin:")):
         assert found.go() is None
@@ -62,6 +62,6 @@ def test_nothing_is_taken_from_a_zone_or_a_relative_entry(
 def test_a_directory_that_must_not_be_shown_is_passed_over(
     elsewhere: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.usertools.build.toolchain._package_directories", tuple)
+    monkeypatch.setattr("golem_forge.usertools.build.requirements._package_directories", tuple)
     (elsewhere / ".ssh").mkdir()
     assert find(tmp_path, f"{elsewhere}/bin").go() is None
