@@ -26,7 +26,6 @@ from golem_forge.core.text import shorten_middle
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.changes import CallRecording
 from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.evaluate import Evaluation, ParentPolicy
@@ -43,6 +42,7 @@ from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from golem_forge.orchestrator.record import CallRecording
     from golem_forge.sandbox.walls.walls import Walls
 
 OnEffects = Callable[[ToolCall, tuple[Effect, ...]], None]

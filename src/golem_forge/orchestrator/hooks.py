@@ -45,8 +45,7 @@ from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from golem_forge.orchestrator.call_state import CallScope, CallState
-    from golem_forge.orchestrator.changes import ChangeRecorder
-    from golem_forge.orchestrator.record import Recorder
+    from golem_forge.orchestrator.record import ChangeRecorder, Recorder
     from golem_forge.policy.hook_process import HookProcesses
     from golem_forge.sandbox.walls.model import Coverage
     from golem_forge.sandbox.walls.walls import WalledChild

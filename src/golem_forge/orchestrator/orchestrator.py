@@ -24,10 +24,9 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
 from golem_forge.orchestrator.call_state import CallScope, CallState
-from golem_forge.orchestrator.changes import ChangeRecorder
 from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.present import OutputStore, Presenter, failure_text, learn_typed_secrets
-from golem_forge.orchestrator.record import Recorder
+from golem_forge.orchestrator.record import ChangeRecorder, Recorder
 from golem_forge.orchestrator.resolve import resolve, validate
 from golem_forge.orchestrator.run import (
     CallAborted,

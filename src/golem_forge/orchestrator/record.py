@@ -1,26 +1,47 @@
-"""record: what happened, to the journal first and then to whoever listens.
+"""record: what happened and what it changed, to the journal first, to the change log, and then to whoever listens.
 
-Writes `proposed → decided → started → finished` and emits `toolStarted` and `toolResult`. A call whose start cannot
-be written does not run (`JournalError` passes through); an end that cannot be written is noted on the Outcome.
+`Recorder` writes `proposed → decided → started → finished` and emits `toolStarted` and `toolResult`. A call whose start
+cannot be written does not run (`JournalError` passes through); an end that cannot be written is noted on the Outcome.
+
+`ChangeRecorder` records what a call changes in the zones, so that a person can see it and take it back. Around the run
+stage of every call that may change files: before it, whatever could be lost is kept; after it, what changed is appended
+to the session's change log and told (`filesChanged`). A file tool names its targets in its effects, so only those are
+looked at; for a command everything in the zones that it can write is. A process that outlives its call keeps the call
+open: what changes while it runs may be its work. It never fails a call: where nothing can be kept, `Walls.coverage`
+says so and the calls ask.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from golem_forge.core.calls import Outcome
-from golem_forge.core.decisions import Status
+from golem_forge.core.calls import Caller, Outcome
+from golem_forge.core.changes import ChangeSet, PathChange, PathKind
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.results import ToolResult
+from golem_forge.core.text import display_name, shorten
 from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.events.serialization import parse_raw_args
-from golem_forge.orchestrator.call_state import CallState, SessionServices
+from golem_forge.orchestrator.call_state import CallScope, CallState, SessionServices
+from golem_forge.sandbox.errors import SandboxError
+from golem_forge.sandbox.undo.log import SessionChangeLog
+from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
 from golem_forge.tools.results import text_is_complete
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.handles import Parts
+    from golem_forge.sandbox.undo.store import Span
+    from golem_forge.sandbox.undo.zone_history import ZoneHistory
 
 _log = logging.getLogger(__name__)
 
@@ -202,3 +223,236 @@ def _optional_members(outcome: Outcome) -> dict[str, Any] | None:
         "media": [one.to_wire() for one in outcome.media],
     }
     return {"truncated": outcome.truncated} | _given(lists)
+
+
+_MOST_SHOWN: Final = 200
+_MOST_WHAT: Final = 200
+_ALIVE_EVERY_S: Final = 1.0
+_CHANGES: Final = frozenset({Verb.WRITE, Verb.DELETE})
+
+
+@dataclass(slots=True)
+class CallRecording:
+    """The file changes of one running call."""
+
+    zones: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]]
+    """Each zone with the paths that the call names; None means that it may change any path."""
+    facts: dict[str, Any]
+    processes: list[Any] = field(default_factory=list)
+    """Child processes of the call (`Child`), added by the tool that starts them."""
+    told: list[tuple[ChangeSet, str]] = field(default_factory=list)
+    """Change sets in the change log, with the hash of their line, that are not yet sent as events."""
+    alive: asyncio.Task[None] | None = None
+    """A heartbeat task. Without its mark, what changes after this process was killed is not counted as the call's."""
+    ends: Awaitable[Any] | None = None
+    """Set by a tool whose process outlives the call; completes when the process has exited."""
+
+    def was_idle(self, time_ns: int) -> bool:
+        """Whether none of the call's processes ran at that moment; False if it has no process."""
+        return bool(self.processes) and all(one.was_idle(time_ns) for one in self.processes)
+
+
+@dataclass(slots=True)
+class OpenRecordings:
+    """The recordings of a session whose processes still run after their call has ended."""
+
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    histories: set[ZoneHistory] = field(default_factory=set)
+    """Histories of the zones that this session's calls changed; kept so that the next call scans only what changed."""
+    prune: Callable[[], None] | None = None
+    """Prunes old changes at the end of the session; set once something was recorded."""
+
+    async def aclose(self) -> None:
+        if self.tasks:  # their processes were ended before
+            await asyncio.wait(self.tasks, timeout=5)
+        if self.prune is not None:
+            await asyncio.to_thread(self.prune)
+
+
+class ChangeRecorder:
+    def __init__(self, scope: CallScope, recorder: Recorder) -> None:
+        services = scope.services
+        self._scope = scope
+        self._services = services
+        self._recorder = recorder
+        self._home = services.home.path if services.home is not None and services.journal is not None else None
+
+    async def begin(self, state: CallState, *, everywhere: bool = False) -> CallRecording | None:
+        """Starts to record a call's file changes. Returns None if the call changes no file of a zone or this session
+        keeps no history. `everywhere`: hooks may change any file after the call.
+        """
+        if self._home is None or self._scope.sandbox is None or _is_recorded(state):
+            return None
+        effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
+        zones = self._touched(state, effects)
+        if everywhere:
+            zones |= {zone.name: None for zone in self._scope.sandbox.zones.values() if _commands_write(zone)}
+        if not zones:
+            return None
+        recording = await asyncio.to_thread(self._begin, state, zones)
+        if any(paths is None for _, _, paths in recording.zones):
+            recording.alive = asyncio.ensure_future(_stay_alive(recording))
+        return recording
+
+    def _begin(self, state: CallState, zones: dict[str, frozenset[Parts] | None]) -> CallRecording:
+        from golem_forge.sandbox.undo.restore import prune  # both load SQLite
+        from golem_forge.sandbox.undo.zone_history import zone_history
+
+        assert self._home is not None
+        assert self._scope.sandbox is not None
+        facts = self._facts(state)
+        call = state.call.id
+        label = f"{state.tool.name} ({call})"
+        self._services.parts.get(OpenRecordings).prune = partial(prune, self._home, self._services.undo)
+        opened: list[tuple[ZoneHistory, Span, frozenset[Parts] | None]] = []
+        for name, paths in zones.items():
+            history = zone_history(self._scope.sandbox.zones[name], self._home, self._services.undo)
+            self._services.parts.get(OpenRecordings).histories.add(history)
+            begin = history.begin if paths is None else _partial_begin(history, paths)
+            if (span := begin(self._services.id, call, label, facts)) is not None:
+                opened.append((history, span, paths))
+        return CallRecording(opened, facts)
+
+    async def end(self, recording: CallRecording) -> None:
+        """Ends the recording and writes the change log, also for a call that failed or was interrupted."""
+        try:
+            await asyncio.shield(self._ended(recording, goes_on=recording.ends is not None))
+            if recording.ends is None and recording.alive is not None:
+                recording.alive.cancel()
+            if recording.ends is not None:
+                open_ones = self._services.parts.get(OpenRecordings)
+                task = asyncio.ensure_future(self._end_later(recording, recording.ends))
+                open_ones.tasks.add(task)
+                task.add_done_callback(open_ones.tasks.discard)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            _log.warning("the changes of a call were not recorded: %s", type(error).__name__)
+
+    async def _end_later(self, recording: CallRecording, ends: Awaitable[Any]) -> None:
+        with contextlib.suppress(Exception, asyncio.CancelledError):
+            await ends
+        if recording.alive is not None:
+            recording.alive.cancel()
+        await self._ended(recording)
+        self.tell(recording)
+
+    async def _ended(self, recording: CallRecording, *, goes_on: bool = False) -> None:
+        def look() -> tuple[list[PathChange], str]:
+            made: list[PathChange] = []
+            problem = ""
+            for history, span, paths in recording.zones:
+                made += history.end(span, paths, goes_on=goes_on, was_idle=recording.was_idle)
+                problem = problem or (f"/{history.name}: {history.problem}" if history.problem else "")
+            return made, problem
+
+        made, problem = await asyncio.to_thread(look)
+        if made or problem:
+            assert self._home is not None
+            changes = ChangeSet(**_fields(recording.facts), changes=tuple(made), problem=problem)
+            recording.told.append((changes, SessionChangeLog(self._home, changes.session).append(changes)))
+
+    async def changed_so_far(self, recording: CallRecording) -> list[str]:
+        """Returns the virtual paths of the files that the running call has changed and not deleted."""
+
+        def look() -> list[PathChange]:
+            return [
+                change
+                for history, span, paths in recording.zones
+                for change in history.changes_so_far(span, paths, recording.was_idle)
+            ]
+
+        made = await asyncio.to_thread(look)
+        return [one.path for one in made if one.is_file and one.after.kind is not PathKind.ABSENT]
+
+    def tell(self, recording: CallRecording) -> None:
+        """Emits a `filesChanged` event for each recorded change set; called after the result of the call."""
+        told, recording.told = recording.told, []
+        for changes, line in told:
+            self._recorder.show("filesChanged", files_changed(changes, line))
+
+    def _facts(self, state: CallState) -> dict[str, Any]:
+        by_hand = state.call.caller is Caller.HUMAN
+        plan = state.plan
+        what = plan.payload.strip().partition("\n")[0] if plan is not None and plan.payload else ""
+        if not what and (effects := state.judged.facts.effects if state.judged else None):
+            what = effects[0].describe()
+        return {
+            "session": (plan.undoes_in if plan is not None else "") or self._services.id,
+            "call": state.call.id,
+            "tool": state.tool.name,
+            "worker": self._scope.worker,
+            "turn": 0 if by_hand else self._services.turn,
+            "what": self._services.redactor.redact_secrets(shorten(what, _MOST_WHAT)),
+            "undoes": list(plan.undoes) if plan is not None else [],
+        }
+
+    def _touched(self, state: CallState, effects: tuple[Effect, ...] | None) -> dict[str, frozenset[Parts] | None]:
+        """Returns the paths in each zone that the call names; None instead of paths means any path."""
+        sandbox = self._scope.sandbox
+        assert sandbox is not None
+        runs = any(effect.verb is Verb.EXEC for effect in effects or ())
+        undoes = state.plan is not None and bool(state.plan.undoes_in)  # refs and the index go back with the files
+        if (runs and not state.read_only) or undoes:
+            return {zone.name: None for zone in sandbox.zones.values() if _commands_write(zone)}
+        found: dict[str, set[Parts]] = {}
+        for effect in effects or ():
+            if effect.verb in _CHANGES:
+                with contextlib.suppress(SandboxError):
+                    place = sandbox.locate(effect.target)
+                    if place.zone is not None and place.zone.name != USER_TOOLS and place.zone.mode is AccessMode.RW:
+                        found.setdefault(place.zone.name, set()).add((*place.zone.subpath, *place.parts))
+        return {name: frozenset(paths) for name, paths in found.items()}
+
+
+async def _stay_alive(recording: CallRecording) -> None:
+    while True:
+        await asyncio.sleep(_ALIVE_EVERY_S)
+        for history, _, _ in recording.zones:
+            history.store.mark_alive()
+
+
+def files_changed(changes: ChangeSet, line: str) -> dict[str, Any]:
+    """Builds the data of a `filesChanged` event."""
+    added, removed = changes.lines
+    files = [one for one in changes.changes if one.is_file]
+    return {
+        "callId": changes.call,
+        "tool": changes.tool,
+        "turn": changes.turn,
+        "files": [_file(one) for one in files[:_MOST_SHOWN]],
+        "count": len(files),
+        "added": added,
+        "removed": removed,
+        "logHash": line,
+        **({"undoes": list(changes.undoes)} if changes.undoes else {}),
+        **({"problem": changes.problem} if changes.problem else {}),
+    }
+
+
+def _file(one: PathChange) -> dict[str, Any]:
+    lines = {"added": one.added, "removed": one.removed} if one.added is not None else {}
+    selected = not one.others and not one.before.lost
+    return {"path": display_name(one.path), "verb": one.verb, **lines, "selected": selected}
+
+
+def _fields(facts: dict[str, Any]) -> dict[str, Any]:
+    return {**facts, "undoes": tuple(facts.get("undoes", ()))}
+
+
+def _is_recorded(state: CallState) -> bool:
+    """Whether the call that this one is a part of is recorded."""
+    above = state.parent
+    while above is not None:
+        if above.recording is not None:
+            return True
+        above = above.parent
+    return False
+
+
+def _commands_write(zone: Zone) -> bool:
+    return zone.name != USER_TOOLS and zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete)
+
+
+def _partial_begin(history: ZoneHistory, paths: frozenset[Parts]) -> Any:
+    return lambda *facts: history.begin_at(paths, *facts)

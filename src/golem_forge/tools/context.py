@@ -255,7 +255,7 @@ class ToolContext:
     caller: Caller = Caller.LLM
     undo: UndoSettings = field(default_factory=UndoSettings)
     recording: Any = None
-    """The record of the call's file changes (`orchestrator.changes.CallRecording`). A tool whose process outlives the
+    """The record of the call's file changes (`orchestrator.record.CallRecording`). A tool whose process outlives the
     call sets its `ends`.
     """
     contained: bool = False
