@@ -13,8 +13,8 @@ from tests.acceptance.test_session_commands import Typing
 from tests.deadlines import PATIENCE
 from tests.git_remotes import PASSWORD, Elsewhere, bare, git, https_remote, ssh_remote
 
-from golem_forge.ui.render.calls import CallDisplay, brief_result
 from golem_forge.ui.render.lines import plain_text
+from golem_forge.ui.render.reports import CallDisplay, brief_result
 
 COMMIT = "echo two > a.txt && git commit -qam 'the second'"
 

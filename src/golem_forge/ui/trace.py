@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 from golem_forge.core.calls import Severity
 from golem_forge.core.regex import regex
 from golem_forge.events.serialization import Event
-from golem_forge.ui.render import calls, reports, results
+from golem_forge.ui.render import reports, results
 from golem_forge.ui.render.card import answer_line, approval_card
 from golem_forge.ui.render.lines import (
     DISPLAY_CUT,
@@ -99,7 +99,7 @@ class TraceFormatter:
         self._refusal = ""
         """Why the last call failed, if that was shown: the command that made it does not repeat it."""
         self.changes = reports.TurnChanges()
-        self.display = calls.CallDisplay()
+        self.display = reports.CallDisplay()
 
     def format(self, event: Event) -> list[Line]:
         show = _FORMATTERS.get(event.type)
@@ -233,11 +233,11 @@ class TraceFormatter:
         self._tools[call] = to_text(data.get("toolName", ""))
         self._inside[call] = depth = self._inside.get(parent, 0) + 1 if parent else 0
         if self.level is TraceLevel.DEBUG:
-            rows = [calls.call_line({**data, "args": None}), *calls.argument_lines(data)]
+            rows = [reports.call_line({**data, "args": None}), *reports.argument_lines(data)]
         elif depth:
-            rows = self._child_lines(parent, calls.call_line({**data, "caller": ""}, self.display))
+            rows = self._child_lines(parent, reports.call_line({**data, "caller": ""}, self.display))
         else:
-            rows = [calls.call_line(data, self.display), *calls.program_lines(data)]
+            rows = [reports.call_line(data, self.display), *reports.program_lines(data)]
         return self._named(indented(rows, "  " * depth) if depth else rows, worker_id)
 
     def _child_lines(self, parent: str, shown: Line) -> list[Line]:
@@ -249,7 +249,7 @@ class TraceFormatter:
 
     def _tool_progress(self, data: Fields, worker_id: str) -> list[Line]:
         tool = self._tools.get(to_text(data.get("toolCallId", "")), "")
-        return self._named([calls.progress_line(data, tool)], worker_id) if self._normal else []
+        return self._named([reports.progress_line(data, tool)], worker_id) if self._normal else []
 
     def _tool_output(self, data: Fields, worker_id: str) -> list[Line]:
         return self._named(indented(self._outputs.add(data), "  │ "), worker_id) if self._normal else []
@@ -273,7 +273,7 @@ class TraceFormatter:
 
     def _subject(self, data: Fields) -> str:
         tool = to_text(data.get("toolName", ""))
-        return calls.call_subject(tool, data.get("args"), self.display.defaults.get(tool))
+        return reports.call_subject(tool, data.get("args"), self.display.defaults.get(tool))
 
     def _result_rows(self, data: Fields) -> list[Line]:
         call = to_text(data.get("toolCallId", ""))
@@ -293,7 +293,7 @@ class TraceFormatter:
             rows = [*rest, *results.result_after_output(data, subject)]
         elif self.display.brief and self.level is TraceLevel.NORMAL:
             width, answer = self.width() if self.width else 80, self.answers.get(call, "")
-            rows = calls.brief_result(data, self.display, width, answer, asked_for=by_person)
+            rows = reports.brief_result(data, self.display, width, answer, asked_for=by_person)
         else:
             rows = results.result_lines(data, subject)
         decision = data.get("decision")

@@ -19,7 +19,6 @@ from golem_forge.core.effects import NOT_COVERED, quote_target, without_command
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
-from golem_forge.ui.render.calls import call_subject
 from golem_forge.ui.render.lines import (
     Line,
     Style,
@@ -37,6 +36,7 @@ from golem_forge.ui.render.lines import (
     width_of,
     wrapped_lines,
 )
+from golem_forge.ui.render.reports import call_subject
 
 Fields = Mapping[str, Any]
 

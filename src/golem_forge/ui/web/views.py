@@ -30,9 +30,9 @@ from golem_forge.core.text import shorten
 from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.results import display_hints
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.ui.render.calls import call_subject
 from golem_forge.ui.render.card import card_view
 from golem_forge.ui.render.lines import as_json, change_counts, content_diff, count_changes, plain_text, to_text
+from golem_forge.ui.render.reports import call_subject
 from golem_forge.ui.render.results import (
     ON_THE_CARD,
     content_of,

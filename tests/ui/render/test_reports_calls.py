@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.ui.render.test_results import outcome
 
-from golem_forge.ui.render.calls import CallDisplay, brief_result, call_line, call_subject
 from golem_forge.ui.render.lines import compact_diff, plain_text
+from golem_forge.ui.render.reports import CallDisplay, brief_result, call_line, call_subject
 from golem_forge.ui.terminal.transcript import pretty_lines
 
 PATCH = "*** Begin Patch\n*** Update File: cart.py\n@@\n-a\n+b\n*** End Patch\n"
