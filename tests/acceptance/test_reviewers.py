@@ -22,7 +22,7 @@ from golem_forge import open_session, tool
 from golem_forge.agent.model.scripted import FunctionScript
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.review import run as forge_review
+from golem_forge.cli.hooks import run_review as forge_review
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import forge_home

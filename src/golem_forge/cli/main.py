@@ -67,7 +67,7 @@ TEAM_VERBS = (
     "audit",
 )
 """The verbs of `cli.team`."""
-VERBS_ELSEWHERE = {"undo": "changes"}
+VERBS_ELSEWHERE = {"review": "hooks", "undo": "changes"}
 """Verb → the module that has it as `run_<verb>`. Every other verb is `run` in a module of its name."""
 _OTHER_VERBS = {"exec": "sandbox exec", "explain": "rules explain"}
 """Words that people try as a verb → the right command."""
