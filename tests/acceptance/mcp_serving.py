@@ -337,7 +337,7 @@ def follow(client: str, *orders: dict[str, Any]) -> list[dict[str, Any]]:
         input=json.dumps(orders),
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=3 * PATIENCE,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     found: list[dict[str, Any]] = json.loads(ran.stdout)

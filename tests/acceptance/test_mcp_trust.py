@@ -209,8 +209,7 @@ async def test_case_26_hints_of_a_server_nobody_trusts_loosen_nothing(mcp_bench:
     """An untrusted server's `readOnlyHint` asks, like everything else of it."""
     begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED))
     assert await asked_for(mcp_bench) == ["reads", "both", "silent", "destroys"]
-    destructive = mcp_bench.cards[1]
-    assert "destructive" in "\n".join((*destructive.effects, *destructive.risk_reasons, destructive.why))
+    assert "says that this tool destroys or overwrites" in "\n".join(mcp_bench.cards[1].risk_reasons)
     assert {card.risk for card in mcp_bench.cards} == {"high"}
 
 

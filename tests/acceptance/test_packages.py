@@ -192,7 +192,7 @@ async def test_the_second_go_build_downloads_nothing(
     project: Path, index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside = next(Path(sys.executable).parent.parent.glob("lib/python3*/site-packages/go/bin/go"), None)
-    if beside is not None and shutil.which("go") is None:
+    if beside is not None:  # ahead of a Go that the machine has
         monkeypatch.setenv("PATH", f"{beside.parent}:{os.environ['PATH']}")
     need("go")
     monkeypatch.setenv("GOPROXY", f"http://{index.host}/go")

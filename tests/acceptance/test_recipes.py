@@ -69,7 +69,7 @@ def test_an_agent_of_another_library_calls_forges_tools(place: Any, wire: Any, r
             input="n\ny\n",
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=3 * PATIENCE,
         )
     assert ran.returncode == 0 and ran.stdout.endswith("That was ticket 7.\n"), ran.stdout + ran.stderr
     assert "Warning" not in ran.stderr, ran.stderr

@@ -25,6 +25,7 @@ def test_the_reference_is_what_the_code_says() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a whole generator of sites
 def test_the_site_builds_and_leads_nowhere_else() -> None:
     if not PYTHON.exists():
         assert os.environ.get("CI") != "true", "make docs installs the generator of the site"

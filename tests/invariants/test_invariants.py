@@ -107,7 +107,7 @@ async def test_invariant_04_a_changed_tool_is_a_new_tool(make_path: Any, asked: 
     outcome = await path.call(ToolCall("changing", {}))
     assert len(ask) == 2
     assert ask[1].changed == "-old\n+new"
-    assert "floor definition_changed" in ask[1].why
+    assert "this definition of 'changing' was never approved" in ask[1].why
     assert state["approved"] is True, "approving it pins it"
     assert outcome.ok and len(runs) == 3
 

@@ -121,9 +121,11 @@ class TwoMachines:
         self.program.end_leases()
 
     def waits_for_an_answer(self, session: str) -> bool:
-        """Both: a session that nobody has taken yet still says what it waited for before it was answered."""
+        """Parked, with its files at the origin: one that is held is not there yet, and one that nobody has taken yet still
+        says what it waited for before it was answered."""
         store = self.program.store()
-        return bool(store.find(session).waits_for and store.questions.rows())
+        row = store.find(session)
+        return bool(row.waits_for and not row.held and store.questions.rows())
 
     def kept(self, session: str, path: str) -> str:
         return git("show", f"refs/forge/{session}:{path}", cwd=self.origin)
@@ -199,7 +201,7 @@ def test_after_a_clean_turn_nothing_is_lost_and_an_old_clone_never_counts(machin
     )
     session = machines.queue()
     first = machines.start()
-    program.wait_for(session, "waiting")
+    until(lambda: machines.waits_for_an_answer(session), or_else=program.logs)
     first.kill()
     for home in (machines.other, program.home):
         [question] = program.store().questions.rows()

@@ -23,11 +23,13 @@ __all__ = ["LazyModule", "asyncio", "pydantic", "pydantic_core", "ssl"]
 class LazyModule:
     def __init__(self, name: str) -> None:
         self._name = name
+        self._module: Any = None
 
     def __getattr__(self, name: str) -> Any:
-        """Imports the module and stores the attribute, so that the next access does not come here."""
-        self.__dict__[name] = value = getattr(import_module(self._name), name)
-        return value
+        """Returns the module's attribute as it is now: who replaces it in the module replaces it here, too."""
+        if self._module is None:
+            self._module = import_module(self._name)
+        return getattr(self._module, name)
 
 
 if TYPE_CHECKING:

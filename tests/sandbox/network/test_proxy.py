@@ -217,9 +217,10 @@ async def test_malformed_requests_go_nowhere(opened: Opened, asked: Asked, reque
 
 
 async def test_a_header_flood_and_silence_end(opened: Opened) -> None:
-    _, port = await opened(idle_seconds=0.2)
+    _, port = await opened()
     flood = b"CONNECT ok.test:443 HTTP/1.1\r\n" + b"A: b\r\n" * 20_000
     assert (await say(port, flood)).startswith(b"HTTP/1.1 431 ")
+    _, port = await opened(idle_seconds=0.2)
     assert await say(port, b"CONNECT ok.") == b""
 
 
