@@ -5,6 +5,7 @@
     --weights FILE    starts `llama-server` (llama.cpp), or `python -m llama_cpp.server`, with these weights instead
     --agent WORD      agents with this word in their name, --task WORD tasks; both may be given more than once. A slow
                       machine works in pieces: the report keeps what earlier pieces with the same model wrote
+    --output TOKENS   the most tokens of one answer, for every agent alike (1,024)
     --record FOLDER   what each agent asked and what the model answered, a file an attempt
 
 Without a server, and without weights and a program for them, it says what is missing and ends with 0: no model is
@@ -59,6 +60,7 @@ def main() -> int:
     parser.add_argument("--task", action="append", default=[], metavar="WORD", help="tasks with it in their name")
     parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep every request and answer here")
     parser.add_argument("--seconds", type=float, default=600, help="the most that one task may take (600)")
+    parser.add_argument("--output", type=int, default=1024, metavar="TOKENS", help="the most of one answer (1024)")
     options = parser.parse_args()
     os.nice(10)
     with contextlib.ExitStack() as stack:
@@ -75,7 +77,8 @@ def main() -> int:
         for agent in AGENTS:
             for task in TASKS:
                 if _can(agent, task) and _meant(options.agent, agent.name) and _meant(options.task, task.name):
-                    done, exchange = attempt(agent, task, server, model, options.seconds)
+                    counter = Counter(server, options.output)
+                    done, exchange = attempt(agent, task, counter, model, options.seconds)
                     keep(model, done)
                     if options.record:
                         options.record.mkdir(parents=True, exist_ok=True)
@@ -108,9 +111,9 @@ def _can(agent: Agent, task: Task) -> bool:
     return not task.needs or task.needs in agent.can
 
 
-def attempt(agent: Agent, task: Task, server: str, model: str, seconds: float) -> tuple[Attempt, str]:
+def attempt(agent: Agent, task: Task, counter: Counter, model: str, seconds: float) -> tuple[Attempt, str]:
     """What came of it, and what was sent and answered."""
-    with tempfile.TemporaryDirectory() as folder, Counter(server) as counter:
+    with tempfile.TemporaryDirectory() as folder, counter:
         where = Path(folder, "project")
         where.mkdir()
         for name, text in task.files.items():
