@@ -142,7 +142,8 @@ def _media_printed(out: Capture) -> tuple[dict[str, Any], ...]:
     if kind := picture_type(data):
         return ({"type": "image", "data": written, "mimeType": kind},)
     if data.startswith(b"%PDF-"):
-        return ({"type": "resource", "resource": {"uri": "stdout.pdf", "mimeType": "application/pdf", "blob": written}},)
+        held = {"uri": "stdout.pdf", "mimeType": "application/pdf", "blob": written}
+        return ({"type": "resource", "resource": held},)
     return ()
 
 
