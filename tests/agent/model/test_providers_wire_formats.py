@@ -445,3 +445,20 @@ async def test_documents_and_sounds_of_results_are_the_providers_own_parts(
     body = json.dumps(server.requests[0].body)
     assert {data for data in kept.values() if b64encode(data).decode() in body} == arrives
     assert "three lines" in body and as_part in body
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-5", "openrouter:a/x", "openai-compatible:x", "google:gemini-3-pro-preview"]
+)
+async def test_reasoning_counts_as_output_however_the_provider_counts(wire: Any, model: str) -> None:
+    kind = model.partition(":")[0]
+    if kind == "google":
+        pytest.importorskip("google.genai")
+    with wire.WireServer([wire.WireTurn(say="Four.", input=100, output=510, cached=40, reasoning=500)]) as server:
+        settings = {kind: ProviderSettings(base_url=server.base_url(kind), key_env="WIRE_KEY")}
+        opened = open_model(model, settings=settings, environ={"WIRE_KEY": KEY}, script_root=Path("/nowhere"))
+        try:
+            answer, _ = await asked(opened)
+        finally:
+            await opened.aclose()
+    assert answer.usage == TokenUsage(input=100, output=510, cached=40)
