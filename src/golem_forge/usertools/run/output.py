@@ -96,12 +96,12 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
         except ToolFailed as error:
             ended.status, ended.code, ended.error = error.status, error.code, error.message
             ended.lines.append(error.message)
+    blocks = _media_printed(ran.out) if ran.ending.code != WALLS_CHANGED else ()
     if ran.ending.code == WALLS_CHANGED:
         ended.lines.append(_WITHHELD)
-        shown, blocks = OutputExcerpt(), ()
+        shown = OutputExcerpt()
     else:
         keep = ctx.outputs
-        blocks = _media_printed(ran.out)
         out = Capture() if blocks else ran.out
         shown = excerpt_streams(out, ran.err, keep=lambda all_: keep.keep_pieces(all_, ctx.worker) if keep else "")
         shown = replace(shown, out="".join(map(block_text, blocks))) if blocks else shown
