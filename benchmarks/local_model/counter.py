@@ -1,12 +1,13 @@
 """A relay between an agent and the model's server, which counts requests and what they carry.
 
 Every agent is counted the same way, by what it sends: bytes divided by 3.5, as `benchmarks.wire` does. Answers go
-through as they come.
+through as they come; no agent gets more tokens for one than another, because a small model may never end by itself.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -22,9 +23,11 @@ _PATIENCE = 900
 class Counter(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, server: str) -> None:
-        """`server`: the address of the model's server, `http://127.0.0.1:8080/v1`."""
+    def __init__(self, server: str, most_output: int) -> None:
+        """`server`: the address of the model's server, `http://127.0.0.1:8080/v1`. `most_output`: tokens of one
+        answer."""
         super().__init__(("127.0.0.1", 0), _Relay)
+        self.most_output = most_output
         self.upstream = urlsplit(server)
         self.requests = 0
         self.bytes = 0
@@ -55,7 +58,8 @@ class _Relay(BaseHTTPRequestHandler):
         self.server.requests += 1
         self.server.bytes += len(body)
         self.server.exchange.append(f"SENT {body.decode()}")
-        self._relay(body)
+        asked = {key: value for key, value in json.loads(body).items() if key != "max_completion_tokens"}
+        self._relay(json.dumps(asked | {"max_tokens": self.server.most_output}).encode())
 
     def _relay(self, body: bytes) -> None:
         upstream = self.server.upstream

@@ -150,6 +150,80 @@ def test_and_taken_away(desk: Desks) -> None:
     assert pictures_in(server.requests[1]) == []
 
 
+def refuse_or(turns: list[WireTurn], pictures: list[bytes], status: int = 400) -> Callable[[WireRequest], WireTurn]:
+    """A provider that refuses a request with one of these pictures."""
+    left, broken = iter(turns), {b64encode(each).decode() for each in pictures}
+    refusal = WireTurn(status=status, error="Could not process image")
+    return lambda request: refusal if broken & set(pictures_in(request)) else next(left)
+
+
+def look_at(name: str) -> WireTurn:
+    return WireTurn(calls=(WireCall(name="read_file", args={"path": name}),))
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_a_picture_that_is_refused_stays_a_line_and_others_still_go(desk: Desks, status: int) -> None:
+    """A file that is broken after its header, or a model that does not see behind a provider whose models do."""
+    broken = PICTURE[:60] + b"broken"
+    turns = [look_at("broken.png"), look_at("blue.png"), WireTurn(say="Blue.")]
+    with WireServer(refuse_or(turns, [broken], status)) as server:
+        place = place_for(desk, server, "anthropic")
+        (place.root / "broken.png").write_bytes(broken)
+        (place.root / "blue.png").write_bytes(PICTURE)
+        ran = place.forge("run", "-t", "normal", "-m", MODELS["anthropic"], "look")
+    assert ran.code == 0 and ran.out == "Blue.\n", ran.err
+    assert "Could not process image; asked again without" in ran.err
+    assert [pictures_in(each) for each in server.requests] == [[], [b64encode(broken).decode()], [], [WRITTEN]]
+    assert "/workspace/broken.png: [image/png, 64 × 48" in json.dumps(server.requests[3].body, ensure_ascii=False)
+
+
+def test_a_refusal_that_is_not_about_a_picture_is_told_as_it_is(desk: Desks) -> None:
+    refused = WireTurn(status=400, error="your account is closed")
+    with WireServer([look_at("blue.png"), refused, refused, WireTurn(say="never")]) as server:
+        place = place_for(desk, server, "anthropic")
+        (place.root / "blue.png").write_bytes(PICTURE)
+        ran = place.forge("run", "-m", MODELS["anthropic"], "look")
+    assert ran.code == 5 and "your account is closed" in ran.err and len(server.requests) == 3
+
+
+def test_a_model_that_writes_its_calls_as_xml_sees_too(desk: Desks) -> None:
+    call = "<tool><tool_name>screenshot</tool_name><arguments></arguments></tool>"
+    with WireServer([WireTurn(say=call), WireTurn(say="Blue.")]) as server:
+        place = place_for(desk, server, "openai-compatible", ", media: [image]")
+        place.write(**{"main.worker": LOOKING.replace("name: main\n", "name: main\ntool_format: xml\n")})
+        place.trust()
+        ran = place.forge("run", "-m", MODELS["openai-compatible"], "look")
+    assert (ran.code, ran.out) == (0, "Blue.\n"), ran.err
+    assert pictures_in(server.requests[1]) == [WRITTEN]
+
+
+@pytest.mark.walls
+def test_what_a_user_tool_prints_is_seen_if_it_is_a_picture(desk: Desks) -> None:
+    """A tool that draws prints what it drew, as programs do: `dot -Tpng`, `sys.stdout.buffer.write(png)`."""
+    source = f"import base64, sys\nsys.stdout.buffer.write(base64.b64decode('{WRITTEN}'))\n"
+    with WireServer([WireTurn(calls=(WireCall(name="draw", args={}),)), WireTurn(say="Blue.")]) as server:
+        place = place_for(desk, server, "anthropic", files={"main.worker": LOOKING.replace("filesystem", "user_tools")})
+        place.write(**{"draw.py": source})
+        new = ("tools", "new", "draw", "--description", "Draws it", "--source", "draw.py")
+        for words in (new, ("tools", "activate", "draw", "--yes")):
+            assert (ran := place.forge(*words)).code == 0, ran.err
+        ran = place.forge("run", "-t", "normal", "-a", "approve_all", "-m", MODELS["anthropic"], "draw")
+        printed = place.forge("call", "draw", "--approval", "approve_all")
+    assert (ran.code, ran.out) == (0, "Blue.\n"), ran.err
+    assert pictures_in(server.requests[1]) == [WRITTEN]
+    assert f"image/png, 64 × 48, {len(PICTURE)} bytes, handle out_" in ran.err
+    assert printed.code == 0 and f"[image/png, 64 × 48, {len(PICTURE)} bytes, handle out_" in printed.out, printed
+
+
+@pytest.mark.parametrize("said", ["blue.jpg", "blue.png"])
+def test_a_picture_goes_under_its_own_type_whatever_its_name_says(desk: Desks, said: str) -> None:
+    with WireServer([look_at(said), WireTurn(say="Blue.")]) as server:
+        place = place_for(desk, server, "anthropic")
+        (place.root / said).write_bytes(PICTURE)
+        assert place.forge("run", "-m", MODELS["anthropic"], "look").code == 0
+    assert '"media_type": "image/png"' in json.dumps(server.requests[1].body)
+
+
 def test_read_file_shows_a_picture_to_a_model_that_sees(desk: Desks) -> None:
     _, server = shown_and_answered(desk, "anthropic", tool="read_file", path="blue.png")
     assert pictures_in(server.requests[1]) == [WRITTEN]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.ui.acp.editor import Editor
 from tests.wire.server import WireCall, WireServer, WireTurn
 
 Desks = Callable[..., Any]
@@ -36,6 +37,16 @@ def test_a_session_has_a_cost_without_any_price_typed(desk: Desks) -> None:
     assert "COST" in table and f"${BOTH:.4f}" in table
     [last, *_] = [each for each in reversed(place.records()) if each.get("event") == "usageUpdated"]
     assert last["data"]["session"]["prices"].startswith("as of 20")
+
+
+def test_an_editor_is_told_the_cost(desk: Desks) -> None:
+    with WireServer([LOOK, WireTurn(say="Nothing here.", input=10_000, output=0)]) as server:
+        place = place_for(desk, server, more=f"model: {MODEL}\n")
+        with Editor(place) as editor:
+            session = editor.request("session/new", cwd=str(place.root), mcpServers=[])["sessionId"]
+            editor.prompt(session, "look")
+            told = editor.updates("usage_update")[-1]
+    assert told["cost"] == {"amount": pytest.approx(BOTH), "currency": "USD"}
 
 
 def test_your_own_price_wins(desk: Desks) -> None:

@@ -270,6 +270,31 @@ except forge_tools.ToolError as error:
     ], done.text
 
 
+async def test_a_picture_that_a_program_gives_back_comes_with_its_result(bench: Bench) -> None:
+    """A model that sees reads what the program picked out, not what it went through to find it."""
+
+    @tool(needs_approval=False)
+    def picture(number: int) -> ToolResult:
+        """A picture."""
+        data = base64.b64encode(b"picture %d" % number).decode()
+        return ToolResult.from_mcp({"content": [{"type": "image", "data": data, "mimeType": "image/png"}]})
+
+    async with bench.session(tools=[picture]) as session:
+        done = await program(
+            session,
+            """
+from forge_tools import picture, answer
+seen = [picture(number) for number in range(3)]
+answer({"best": seen[1], "made up": {"handle": "out_000000000000"}, "deep": eval("[" * 90 + "]" * 90)})
+""",
+        )
+        none = await program(session, "from forge_tools import picture\npicture(0)")
+    assert done.ok, done.text
+    [part] = done.media
+    assert (part.media_type, part.size) == ("image/png", len(b"picture 1"))
+    assert none.media == ()
+
+
 async def test_c7_tools_of_a_server_are_a_namespace(mcp_bench: McpBench) -> None:
     mcp_bench.yaml({"echo": mcp_bench.ours("echo.py")})
     mcp_bench.trust()

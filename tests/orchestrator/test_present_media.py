@@ -55,9 +55,16 @@ def test_parts_are_kept_whole_and_read_back_by_their_worker_alone(tmp_path: Path
 
 def test_a_type_that_is_none_is_bytes_and_their_number_is_bounded(tmp_path: Path) -> None:
     outputs = OutputStore(tmp_path, "s1")
-    [part] = keep_media(result(image(GIF, "../evil\n")), outputs, "main")
+    [part] = keep_media(result(image(b"no picture", "../evil\n")), outputs, "main")
     assert part.media_type == "application/octet-stream"
     assert len(keep_media(result(*[image(GIF)] * (MAX_PARTS + 5)), outputs, "main")) == MAX_PARTS
+
+
+@pytest.mark.parametrize("said", ["image/jpg", "image/png", "text/plain", "../evil\n"])
+def test_the_type_of_a_picture_is_what_its_header_says(tmp_path: Path, said: str) -> None:
+    """A provider refuses a JPEG that is called a PNG, and knows no `image/jpg`."""
+    [part] = keep_media(result(image(JPEG, said)), OutputStore(tmp_path, "s1"), "main")
+    assert (part.media_type, part.width) == ("image/jpeg", 9)
 
 
 def test_a_line_stands_where_the_part_stood(tmp_path: Path) -> None:

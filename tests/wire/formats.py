@@ -112,6 +112,7 @@ def chat(turn: Any, number: int) -> list[Event]:
         "completion_tokens": turn.output,
         "total_tokens": turn.input + turn.output,
         "prompt_tokens_details": {"cached_tokens": turn.cached},
+        "completion_tokens_details": {"reasoning_tokens": turn.reasoning},
     }
     if turn.counted:
         events.append(("", {**head, "choices": [], "usage": usage}))
@@ -173,7 +174,7 @@ def responses(turn: Any, number: int) -> list[Event]:
         "input_tokens": turn.input,
         "input_tokens_details": {"cached_tokens": turn.cached},
         "output_tokens": turn.output,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": turn.reasoning},
         "total_tokens": turn.input + turn.output,
     }
     why = {"length": "max_output_tokens", "refused": "content_filter"}.get(turn.finish)
@@ -196,7 +197,8 @@ def gemini(turn: Any, number: int) -> list[Event]:
     ]
     usage = {
         "promptTokenCount": turn.input,
-        "candidatesTokenCount": turn.output,
+        "candidatesTokenCount": turn.output - turn.reasoning,
+        "thoughtsTokenCount": turn.reasoning,
         "cachedContentTokenCount": turn.cached,
         "totalTokenCount": turn.input + turn.output,
     }

@@ -32,6 +32,8 @@ class WireTurn:
     input: int = 100
     output: int = 10
     cached: int = 0
+    reasoning: int = 0
+    """Of `output`; not told by Anthropic."""
     counted: bool = True
     """False: a server that reports no usage (Chat Completions only)."""
     piece: int = 8

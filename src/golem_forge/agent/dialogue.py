@@ -55,6 +55,8 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.orchestrator.present import media_bytes
 
 _T = TypeVar("_T")
+_REFUSALS: Final = (400, 404, 413, 415, 422)
+"""HTTP status of an answer that says that the request itself cannot be."""
 ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"
 """The code of a ModelError: the model answered, and gave nothing."""
 _SUMMARISE: Final = (
@@ -110,6 +112,11 @@ class Dialogue:
     """The tool of a call that the last response wrote behind words, where it does not count."""
     bare_schemas: set[str] = field(default_factory=set)
     """Names of models whose server refused a schema: their requests carry bare ones from then on."""
+    _refused_media: set[tuple[str, str]] = field(default_factory=set)
+    """(model, handle) of pictures, sounds and files with which a request was refused: their lines of text stay."""
+    _accepted_media: set[tuple[str, str]] = field(default_factory=set)
+    _sent_media: set[tuple[str, str]] = field(default_factory=set)
+    """Those in the request that is being made."""
     _estimator: Estimator = field(default_factory=Estimator)
     _unsettled: float = 0.0
     """Cost of requests that is not yet recorded where sessions share a budget."""
@@ -185,6 +192,9 @@ class Dialogue:
         return data if shown == text else shown.encode()
 
     def _media(self, handle: str) -> bytes | None:
+        if (self.model.name, handle) in self._refused_media:
+            return None
+        self._sent_media.add((self.model.name, handle))
         path = self.scope.orchestrator
         return media_bytes(path.outputs, handle, path.worker)
 
@@ -311,7 +321,7 @@ class Dialogue:
 
             silence = SilenceNotice(self._tell_waiting)
             try:
-                completed = await ask_with_retries(self.model, replace(request, max_output_tokens=output), show=observe)
+                completed = await self._with_media_it_takes(replace(request, max_output_tokens=output), observe)
             except BaseException:
                 self._count(streamed.request_id, streamed.usage)
                 raise
@@ -320,6 +330,27 @@ class Dialogue:
             hold.spend(completed.usage, cost_of(completed.usage, self.price))
         self._counted_more = max(1.0, completed.usage.input / max(estimated, 1))
         self._tell_usage(streamed.request_id, completed.usage)
+        return completed
+
+    async def _with_media_it_takes(self, request: Request, show: ShowEvent) -> Completed:
+        """Asks; where the request was refused with pictures, sounds or files that no request before had, asks once more
+        without these. A model behind a provider of many may not see, and a picture may be broken."""
+        self._sent_media.clear()
+        try:
+            completed = await ask_with_retries(self.model, request, show=show)
+        except ModelError as error:
+            new = self._sent_media - self._accepted_media
+            if not new or error.http_status not in _REFUSALS:
+                raise
+            self._refused_media |= new
+            try:
+                completed = await ask_with_retries(self.model, request, show=show)
+            except ModelError:
+                self._refused_media -= new  # they were not why
+                raise
+            text = f"{error.message}; asked again without what was new of pictures, sounds and files ({len(new)})"
+            self.scope.emit("status", {"type": "warning", "message": text, "code": "MEDIA_REFUSED"})
+        self._accepted_media |= self._sent_media - self._refused_media
         return completed
 
     def _tell_waiting(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Pictures: their size, read from the few bytes of the header, and making one smaller on its way to a model.
+"""Pictures: their type and size, read from the few bytes of the header, and making one smaller on its way to a model.
 
 `fit_picture` returns (bytes, media type) as they are while they fit, else made smaller, or None where a part is too
 large to be sent; its line of text stands for it then. The same bytes give the same result, so the beginning of a
@@ -6,7 +6,8 @@ request stays as it was. This is the gateway to Pillow (extra `pictures`), which
 too large.
 
 Threat: whoever made the file chose its bytes. `image_size` decodes nothing, and a size that no picture has counts as
-none. A picture may be made to unpack to gigabytes; one with more pixels than MAX_PIXELS is never decoded.
+none. What is said of a picture's type, by a name or a server, may be wrong, and a provider refuses a picture under the
+wrong one. A picture may be made to unpack to gigabytes; one with more pixels than MAX_PIXELS is never decoded.
 """
 
 from __future__ import annotations
@@ -33,6 +34,15 @@ def image_size(data: bytes) -> tuple[int, int]:
     elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         width, height = _webp_size(data)
     return (width, height) if 0 < width <= _LARGEST_SIDE and 0 < height <= _LARGEST_SIDE else (0, 0)
+
+
+def picture_type(data: bytes) -> str:
+    """The media type of a picture whose size can be told; empty: there is none in these bytes."""
+    kind = next((kind for magic, kind in _TYPES.items() if data.startswith(magic)), "")
+    return kind if image_size(data) != (0, 0) else ""
+
+
+_TYPES: Final = {b"\x89PNG": "image/png", b"GIF8": "image/gif", b"\xff\xd8": "image/jpeg", b"RIFF": "image/webp"}
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:

@@ -19,8 +19,8 @@ stay as they are. A block that is not valid base64, and one for which the sessio
 stays. `media_bytes` reads a kept part back. `with_handles` writes the handles into the text that a model reads. Bytes
 are stored as base64 lines, as those of MCP resources are, so `read_output` can show them.
 
-Threat: a server chooses type and bytes. The type is checked for its form, the bytes are never decoded here, and the
-size of a picture is read from the few bytes of its header.
+Threat: a server chooses type and bytes. The type is checked for its form, the bytes are never decoded here, and type
+and size of a picture are read from the few bytes of its header.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from typing import Any, Final, Protocol
 from golem_forge.core.calls import MediaPart, Outcome, ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed, error_name
-from golem_forge.core.images import image_size
+from golem_forge.core.images import image_size, picture_type
 from golem_forge.core.json import safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
@@ -96,7 +96,7 @@ def _bytes_in(block: Any) -> tuple[str, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     plain = said.partition(";")[0].strip().lower() if isinstance(said, str) else ""
-    return (plain if _MEDIA_TYPE.fullmatch(plain) else _UNKNOWN_TYPE), data
+    return picture_type(data) or (plain if _MEDIA_TYPE.fullmatch(plain) else _UNKNOWN_TYPE), data
 
 
 def media_bytes(outputs: OutputStore, handle: str, worker: str) -> bytes | None:

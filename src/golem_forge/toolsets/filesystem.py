@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.errors import ConfigError, ToolFailed
-from golem_forge.core.images import image_size
+from golem_forge.core.images import image_size, picture_type
 from golem_forge.core.lazy_module import pydantic
 from golem_forge.core.options import takes_options
 from golem_forge.core.results import ToolResult, block_text
@@ -104,6 +104,7 @@ _PDF: Final = "application/pdf"
 def _media_result(target: Target, data: bytes, kind: str) -> ToolResult | None:
     """A picture or PDF as a content block, for a caller that can see; None: it is neither, whatever its name says."""
     width, height = image_size(data) if kind in _PICTURES else (0, 0)
+    kind = picture_type(data) if width else kind
     written = b64encode(data).decode()
     if width:
         block: dict[str, Any] = {"type": "image", "data": written, "mimeType": kind}

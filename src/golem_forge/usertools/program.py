@@ -254,6 +254,8 @@ def _with_calls(completion: ToolCompletion, server: ProgramCallServer) -> ToolCo
     if lines:
         before = result.text + ("" if result.text.endswith("\n") or not result.text else "\n")
         result.text = before + "\n".join(lines)
+    if blocks := server.handles.blocks_of(server.given):
+        result.content = ({"type": "text", "text": result.text}, *blocks)
     completion.stop_turn = server.stopped.is_set()
     return completion
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from golem_forge.agent.model.interface import (
     Finish,
     ModelError,
     Request,
+    RequestedCall,
     ResultsMessage,
     TextDelta,
     ThinkingDelta,
@@ -28,6 +31,9 @@ from golem_forge.agent.model.interface import (
     message_from_json,
     message_to_json,
 )
+from golem_forge.agent.model.selection import open_model
+from golem_forge.config.run_block import ProviderSettings
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.decisions import Status
 
 from .conftest import KEY
@@ -113,8 +119,6 @@ async def test_a_conversation_goes_back_with_every_call_answered(wire: Any, open
 
 
 async def test_a_history_of_another_provider_is_understood(wire: Any, opened: Any) -> None:
-    from golem_forge.agent.model.interface import RequestedCall
-
     foreign = AssistantMessage(
         text="Earlier words.",
         calls=(RequestedCall(id="x1", name="add", args={"a": 5}),),
@@ -399,3 +403,62 @@ async def test_a_request_nobody_counted_is_estimated(wire: Any, opened: Any) -> 
     with wire.WireServer([wire.WireTurn(say="word " * 100, counted=False)]) as server:
         answer, _ = await asked(opened(server))
     assert answer.usage.input > 10 and 80 < answer.usage.output < 300
+
+
+PDF, WAV, MP3 = b"%PDF-1.4 canary", b"RIFF....WAVEcanary", b"ID3 canary"
+EVERY_KIND = ("image", "pdf", "audio")
+
+
+@pytest.mark.parametrize(
+    ("model", "media", "arrives", "as_part"),
+    [
+        ("anthropic:claude-sonnet-5-5", None, {PDF}, '"type": "document"'),
+        ("openai:gpt-5", None, {PDF}, '"type": "input_file"'),
+        ("google:gemini-3-pro-preview", None, {PDF, WAV, MP3}, '"mime_type": "audio/wav"'),
+        ("openrouter:a/x", None, set(), ""),
+        ("openai-compatible:x", None, set(), ""),
+        ("openai-compatible:x", EVERY_KIND, {PDF, WAV, MP3}, '"type": "input_audio"'),
+        ("google:gemini-3-pro-preview", (), set(), ""),
+    ],
+)
+async def test_documents_and_sounds_of_results_are_the_providers_own_parts(
+    wire: Any, model: str, media: tuple[str, ...] | None, arrives: set[bytes], as_part: str
+) -> None:
+    kind = model.partition(":")[0]
+    if kind == "google":
+        pytest.importorskip("google.genai")
+    kept = {"out_1": PDF, "out_2": WAV, "out_3": MP3}
+    types = ("application/pdf", "audio/wav", "audio/mpeg")
+    parts = tuple(
+        MediaPart(handle=handle, media_type=media_type, size=len(data))
+        for (handle, data), media_type in zip(kept.items(), types, strict=True)
+    )
+    calls = AssistantMessage(calls=(RequestedCall(id="c1", name="add", args={}),))
+    found = CallResult(id="c1", name="add", status=Status.SUCCESS, text="three lines", media=parts)
+    with wire.WireServer([wire.WireTurn(say="Heard.")]) as server:
+        settings = {kind: ProviderSettings(base_url=server.base_url(kind), key_env="WIRE_KEY", media=media)}
+        opened = open_model(model, settings=settings, environ={"WIRE_KEY": KEY}, script_root=Path("/nowhere"))
+        try:
+            await asked(opened, HELLO, calls, ResultsMessage(results=(found,)), media=kept.get)
+        finally:
+            await opened.aclose()
+    body = json.dumps(server.requests[0].body)
+    assert {data for data in kept.values() if b64encode(data).decode() in body} == arrives
+    assert "three lines" in body and as_part in body
+
+
+@pytest.mark.parametrize(
+    "model", ["openai:gpt-5", "openrouter:a/x", "openai-compatible:x", "google:gemini-3-pro-preview"]
+)
+async def test_reasoning_counts_as_output_however_the_provider_counts(wire: Any, model: str) -> None:
+    kind = model.partition(":")[0]
+    if kind == "google":
+        pytest.importorskip("google.genai")
+    with wire.WireServer([wire.WireTurn(say="Four.", input=100, output=510, cached=40, reasoning=500)]) as server:
+        settings = {kind: ProviderSettings(base_url=server.base_url(kind), key_env="WIRE_KEY")}
+        opened = open_model(model, settings=settings, environ={"WIRE_KEY": KEY}, script_root=Path("/nowhere"))
+        try:
+            answer, _ = await asked(opened)
+        finally:
+            await opened.aclose()
+    assert answer.usage == TokenUsage(input=100, output=510, cached=40)

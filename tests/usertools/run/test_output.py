@@ -7,7 +7,7 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.process.launch import Capture
-from golem_forge.sandbox.process.monitor import ExitStatus
+from golem_forge.sandbox.process.monitor import WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.walls import Aftermath
 from golem_forge.tools.context import ToolContext
 from golem_forge.usertools.manifest import OutputFormat
@@ -49,6 +49,27 @@ async def shaped(out: bytes | str = b"", err: bytes | str = b"", kept: Kept | No
         timeout=PATIENCE,
     )
     return await finish_run(ran, ToolContext(outputs=kept))
+
+
+GIF = b"GIF89a" + (3).to_bytes(2, "little") + (5).to_bytes(2, "little")
+
+
+async def test_a_picture_that_is_printed_is_a_content_block_beside_what_else_was_said():
+    kept = Kept()
+    done = await shaped(GIF, kept=kept)
+    [picture] = done.result.content
+    assert (picture["type"], picture["mimeType"]) == ("image", "image/gif") and not kept.texts
+    done = await shaped(GIF, "two colours\n", kept=kept)
+    said, picture = done.result.content
+    assert said["text"] == done.result.text and "two colours" in said["text"] and picture["type"] == "image"
+    [pdf] = (await shaped(b"%PDF-1.4 \xff", kept=kept)).result.content
+    assert pdf["resource"]["mimeType"] == "application/pdf"
+    for plain in (b"GIF89a", b"a " + GIF, b"RIFF of words", b"\xff\xfeA"):
+        assert (await shaped(plain, kept=kept)).result.content == (), plain
+
+
+async def test_a_picture_that_is_withheld_is_no_content_block():
+    assert (await shaped(GIF, code=WALLS_CHANGED, exit_code=None)).result.content == ()
 
 
 async def test_sections_stand_on_lines_of_their_own():

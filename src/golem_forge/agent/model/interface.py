@@ -52,6 +52,8 @@ class UserMessage:
     attachments: tuple[Attachment, ...] = ()
     kind: Literal["input", "summary", "note"] = "input"
     """`summary` stands for turns that were compacted away; `note` is Forge's own word to the model."""
+    media: tuple[MediaPart, ...] = ()
+    """Only in requests, where results stand in the text: their pictures, sounds and files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +112,9 @@ _NAMES: dict[type[Message], str] = {kind: name for name, kind in _KINDS.items()}
 def message_to_json(message: Message) -> dict[str, Any]:
     """Converts a message to JSON for the journal."""
     written = {"role": _NAMES[type(message)], **asdict(message)}
-    for result in written.get("results", ()):
-        if not result["media"]:
-            del result["media"]
+    for part in (written, *written.get("results", ())):
+        if not part.get("media", True):
+            del part["media"]
     return written
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Final, cast
@@ -38,7 +38,6 @@ from golem_forge.agent.budget import estimate_request, estimate_tokens
 from golem_forge.agent.model.interface import (
     SCHEMA_REFUSED,
     AssistantMessage,
-    CallResult,
     Completed,
     Finish,
     ModelError,
@@ -56,6 +55,7 @@ from golem_forge.agent.model.interface import (
 from golem_forge.agent.model.selection import OWN_SERVERS
 from golem_forge.agent.model.setup import ServerFacts, read_facts
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import EXTRAS, ConfigError, error_name, install_command
 from golem_forge.core.images import fit_picture
@@ -405,7 +405,7 @@ def translate_messages(
             if isinstance(message, ResultsMessage):
                 parts = _result_parts(message, request, takes)
             else:
-                parts = [_prompt_part(message, request)]
+                parts = [_prompt_part(message, request, takes)]
             result.append(theirs.ModelRequest(parts=parts))
     return result
 
@@ -439,8 +439,9 @@ def _text_and_calls(response: theirs.ModelResponse) -> tuple[str, list[tuple[str
     return text, calls
 
 
-def _prompt_part(message: UserMessage, request: Request) -> theirs.UserPromptPart:
-    if not message.attachments:
+def _prompt_part(message: UserMessage, request: Request, takes: Callable[[str], bool]) -> theirs.UserPromptPart:
+    sent = _sent_media(message.media, request, takes)
+    if not message.attachments and not sent:
         return theirs.UserPromptPart(content=message.text or _NO_INPUT)
     content: list[Any] = [message.text] if message.text else []
     for attached in message.attachments:
@@ -452,7 +453,7 @@ def _prompt_part(message: UserMessage, request: Request) -> theirs.UserPromptPar
         else:
             content.append(f"Attached file {attached.name} ({attached.media_type}):")
             content.append(theirs.BinaryContent(data=data, media_type=attached.media_type))
-    return theirs.UserPromptPart(content=content)
+    return theirs.UserPromptPart(content=[*content, *sent])
 
 
 def _result_parts(
@@ -461,7 +462,7 @@ def _result_parts(
     parts: list[theirs.ModelRequestPart] = [
         theirs.ToolReturnPart(
             tool_name=_wire_name(result.name),
-            content=_result_content(result, request, takes),
+            content=[result.text, *sent] if (sent := _sent_media(result.media, request, takes)) else result.text,
             tool_call_id=result.id,
             outcome=_OUTCOMES.get(result.status, "failed"),  # type: ignore[arg-type]
         )
@@ -470,16 +471,18 @@ def _result_parts(
     return [*parts, theirs.UserPromptPart(content=message.note)] if message.note else parts
 
 
-def _result_content(result: CallResult, request: Request, takes: Callable[[str], bool]) -> Any:
-    """The text, and behind it what of its pictures, sounds and files the model takes, is still there, and fits."""
+def _sent_media(
+    media: Iterable[MediaPart], request: Request, takes: Callable[[str], bool]
+) -> list[theirs.BinaryContent]:
+    """What of the pictures, sounds and files the model takes, is still there, and fits."""
     sent = []
-    for part in result.media:
+    for part in media:
         data = request.media(part.handle) if request.media is not None and takes(part.media_type) else None
         fitting = fit_picture(data, part) if data is not None else None
         if fitting is not None:
             # Named by its handle, which the text has: the same bytes in every request.
             sent.append(theirs.BinaryContent(data=fitting[0], media_type=fitting[1], identifier=part.handle))
-    return [result.text, *sent] if sent else result.text
+    return sent
 
 
 def _wire_name(name: str) -> str:

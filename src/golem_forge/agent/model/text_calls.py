@@ -320,7 +320,8 @@ def as_plain_text(request: Request) -> Request:
 
 def _message_as_text(message: Message, schemas: Mapping[str, Mapping[str, Any]]) -> Message:
     if isinstance(message, ResultsMessage):
-        return UserMessage(text=results_text(message), kind="note")
+        media = tuple(part for result in message.results for part in result.media)
+        return UserMessage(text=results_text(message), kind="note", media=media)
     if not isinstance(message, AssistantMessage):
         return message
     if isinstance(message.raw, dict) and isinstance(written := message.raw.get(_WRITTEN_KEY), str):

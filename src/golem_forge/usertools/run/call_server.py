@@ -235,7 +235,7 @@ class SessionCallServer(CallServer):
         home = ForgeHome(ctx.home) if ctx.home is not None else forge_home()
         super().__init__(home, root, level, most_calls)
         self.ctx = ctx
-        self._handles = KeptHandles()
+        self.handles = KeptHandles()
 
     def visible_tools(self) -> Mapping[str, Tool]:
         """Returns the tools that the run may call and see."""
@@ -264,7 +264,7 @@ class SessionCallServer(CallServer):
             found = self.search_tools(query, min(max(limit, 1), _MOST_FOUND) if isinstance(limit, int) else 5)
             return {"status": Status.SUCCESS.value, "tools": [describe_tool(tool, redactor) for tool in found]}
         if request.op == "read":
-            return await self._handles.read(said)
+            return await self.handles.read(said)
         return refusal_answer(Status.INPUT_INVALID, f"there is no request '{escape_control_chars(request.op[:80])}'")
 
     async def arguments(self, request: CallRequest) -> Any:
@@ -280,7 +280,7 @@ class SessionCallServer(CallServer):
     async def answer_of(self, outcome: Outcome, request: CallRequest) -> dict[str, Any]:
         if not request.wants_value:
             return outcome_answer(outcome, request, self.ctx.session_id)
-        return await value_answer(outcome, self.ctx, self._handles)
+        return await value_answer(outcome, self.ctx, self.handles)
 
 
 class ToolCallServer(SessionCallServer):

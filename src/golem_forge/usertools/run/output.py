@@ -8,6 +8,8 @@ is.
 Of two streams that may be 64 MiB only what is shown is read; the rest is streamed once, to be kept and counted. The
 whole is also kept where nothing was cut but bytes are no text: shown as U+FFFD, kept as they are.
 
+A standard output that is one picture or one PDF becomes a content block, which a model that sees gets.
+
 `parse_json_output` gives one JSON value that matches the output schema, or raises ToolFailed with the position or
 path. Threat: output is a stranger's. Size, depth and number of values are bounded; `NaN` and broken Unicode are no
 JSON.
@@ -17,16 +19,19 @@ from __future__ import annotations
 
 import json
 import signal
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
+from golem_forge.core.images import picture_type
 from golem_forge.core.json import NotJson, as_json
-from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.core.results import ToolResult
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.results import ToolResult, block_text
 from golem_forge.core.text import head_and_tail
+from golem_forge.orchestrator.present import CONTENT_LIMIT
 from golem_forge.sandbox.process.launch import Capture
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line
@@ -91,12 +96,15 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
         except ToolFailed as error:
             ended.status, ended.code, ended.error = error.status, error.code, error.message
             ended.lines.append(error.message)
+    blocks = _media_printed(ran.out) if ran.ending.code != WALLS_CHANGED else ()
     if ran.ending.code == WALLS_CHANGED:
         ended.lines.append(_WITHHELD)
         shown = OutputExcerpt()
     else:
         keep = ctx.outputs
-        shown = excerpt_streams(ran.out, ran.err, keep=lambda all_: keep.keep_pieces(all_, ctx.worker) if keep else "")
+        out = Capture() if blocks else ran.out
+        shown = excerpt_streams(out, ran.err, keep=lambda all_: keep.keep_pieces(all_, ctx.worker) if keep else "")
+        shown = replace(shown, out="".join(map(block_text, blocks))) if blocks else shown
     value: dict[str, Any] = {
         "kind": OUTPUT_KIND,
         "stdout": shown.out,
@@ -108,8 +116,11 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
         **({"handle": shown.handle} if shown.handle else {}),
         "denials": list(denials),
     }
+    text = _result_text(ran, ended, shown)
+    if blocks and text != shown.out:
+        blocks = ({"type": "text", "text": text}, *blocks)
     return ToolCompletion(
-        result=ToolResult(value, _result_text(ran, ended, shown), structured=ended.structured),
+        result=ToolResult(value, text, content=blocks, structured=ended.structured),
         status=ended.status,
         error=ended.error,
         code=ended.code,
@@ -119,6 +130,21 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
         output_handle=shown.handle,
         bounded=True,
     )
+
+
+_MEDIA_BEGINS: Final = (b"\x89PNG", b"GIF8", b"\xff\xd8", b"RIFF", b"%PDF-")
+
+
+def _media_printed(out: Capture) -> tuple[dict[str, Any], ...]:
+    is_media = out.size <= CONTENT_LIMIT and out.read(0, 8).startswith(_MEDIA_BEGINS)
+    data = out.read() if is_media else b""
+    written = b64encode(data).decode()
+    if kind := picture_type(data):
+        return ({"type": "image", "data": written, "mimeType": kind},)
+    if data.startswith(b"%PDF-"):
+        held = {"uri": "stdout.pdf", "mimeType": "application/pdf", "blob": written}
+        return ({"type": "resource", "resource": held},)
+    return ()
 
 
 def shell_exit_code(ending: ExitStatus) -> int | None:

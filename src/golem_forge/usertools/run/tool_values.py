@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -144,6 +144,25 @@ class KeptHandles:
             raise ForgeError("this output is no longer kept", status=Status.EXECUTION_FAILED) from None
         return {"status": Status.SUCCESS.value, "data": base64.b64encode(data).decode()}
 
+    def blocks_of(self, value: Any) -> tuple[dict[str, Any], ...]:
+        """The content blocks of the handles in a value, as a program gives them back: pictures, sounds and files."""
+        blocks: list[dict[str, Any]] = []
+        room = _LARGEST_BLOB
+        for said in _members_with_handles(value):
+            kept = self.known.get(str(said["handle"]))
+            if kept is None or not kept.encoded or kept.size > room:
+                continue
+            try:
+                written = base64.b64encode(kept.read(0, kept.size)).decode()
+            except (OSError, ValueError):
+                continue
+            room -= kept.size
+            kind = kept.mime.partition("/")[0]
+            held = {"uri": f"output:{said['handle']}", "mimeType": kept.mime, "blob": written}
+            plain = {"type": kind, "data": written, "mimeType": kept.mime}
+            blocks.append(plain if kind in ("image", "audio") else {"type": "resource", "resource": held})
+        return tuple(blocks)
+
     def keep(self, data: bytes, mime: str, ctx: ToolContext) -> dict[str, Any]:
         """Stores data and returns its handle. Raises ForgeError if it cannot be stored."""
         text = mime.startswith("text/") or mime == "application/json"
@@ -166,6 +185,17 @@ class KeptHandles:
             return ctx.outputs.keep_pieces((data,), ctx.worker)
         except OSError:
             raise ForgeError("a result could not be kept", status=Status.EXECUTION_FAILED) from None
+
+
+def _members_with_handles(value: Any) -> Iterator[dict[str, Any]]:
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, dict):
+            if "handle" in each:
+                yield each
+            each = list(each.values())
+        waiting += reversed(each) if isinstance(each, list) else ()
 
 
 async def value_answer(outcome: Outcome, ctx: ToolContext, handles: KeptHandles) -> dict[str, Any]:

@@ -179,7 +179,8 @@ def search(query: "Any", limit: "Any" = 5) -> "Any":
 
 
 def answer(value: "Any") -> "Any":
-    """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it."""
+    """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it. Pictures
+    and files in it go with the result."""
     value = json.loads(json.dumps(value, default=_plain))
     if "FORGE_TOOL_NAME" not in os.environ:
         _request({"op": "answer", "answer": value}, "answer")
