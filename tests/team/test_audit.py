@@ -35,7 +35,8 @@ def filled(store: Store) -> None:
     store.queue(NewSession(facts={}, input="go", title="go", person="bob", program="shop"))
     lease = store.claim("runner", ())
     assert lease is not None
-    wire = {"requestId": "q1", "tool": "write_file", "risk": "high", "toolCallId": "c", "args": {"path": "/a"}}
+    wire = {"requestId": "q1", "tool": "exec_command", "risk": "high", "toolCallId": "c", "args": {"cmd": "cat /a"}}
+    wire |= {"type": "command", "payload": "cat /a"}
     for number, answer in enumerate(
         ({"approved": True}, {"approved": True, "args": {"path": "s3cret"}}, {"approved": False})
     ):
@@ -146,7 +147,11 @@ def test_an_export_can_be_checked_by_itself_and_shows_what_was_changed(store: St
         return list(verify_records(imported(changed)))
 
     assert problems(*lines) == []
-    assert problems(*lines[:first], *lines[first + 3 :]) == [], "a filter leaves records out"
+    assert problems(*lines[:first], *lines[first + 3 :]) == [], "it begins where --since says"
+    cut = problems(*lines[: first + 5], *lines[first + 7 :])
+    assert cut == [(8, "the records from 6 to 7 are missing")], "only an export of one project leaves records out"
+    of_shop = list(exported(store.accounts.audit.records(program="shop"), format))
+    assert problems(*of_shop[: first + 1], *of_shop[first + 2 :]) == []
     changed = [line.replace("olga", "oleg") for line in lines]
     assert {number for number, _ in problems(*changed)} == {6, 8, 10}
     doubled = problems(*lines[: first + 2], *lines[first:])
