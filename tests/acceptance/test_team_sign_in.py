@@ -139,6 +139,9 @@ def test_removal_here_acts_at_once_and_at_the_provider_within_the_recheck(signin
     _, bob = signing.sign_in(issuer, "2")
     assert place == "/"
     assert [signing.ask("/api/me", each)[2]["role"] for each in (ada, bob)] == ["operator", "admin"]
+    token = json.loads(signing.program.forge("people", "rotate", "ada", "--json"))["token"]
+    assert signing.ask("/api/me", token=token)[2]["person"] == "ada", "on the command line it is the same person"
+    assert f"signs in at {issuer.url}, token until 20" in signing.program.forge("people", "list")
     session = signing.program.queue()
     with signing.stream(session, ada) as stream:
         assert json.loads(stream.recv(PATIENCE))["kind"] == "hello"
@@ -150,6 +153,7 @@ def test_removal_here_acts_at_once_and_at_the_provider_within_the_recheck(signin
             list(iter(lambda: stream.recv(PATIENCE), None))
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
     assert signing.person(ada) == ""
+    until(lambda: signing.ask("/api/me", token=token)[0] == 401)
     assert signing.sign_in(issuer)[0] == "/#sign-in=refused"
     issuer.people["2"]["groups"] = ["dev"]
     until(lambda: signing.ask("/api/me", bob)[2]["role"] == "operator")

@@ -166,18 +166,21 @@ def find_person(store: Store, token_hash: str) -> Person | None:
 
 
 def all_people(store: Store) -> dict[str, Person]:
-    """Returns the people by the hash of their token, without expired ones."""
-    roles = store.projects.roles()
-    return {
-        each["token"]: Person(
+    """Returns the people by the hash of their token, without expired ones. Whoever signs in elsewhere is there by
+    their key, and by the hash of their token if they have one: it is one person."""
+    roles, found = store.projects.roles(), dict[str, Person]()
+    for each in store.accounts.people():
+        person = Person(
             name=each["name"],
             role=Role(each["role"]),
             projects={project: Role(role) for project, role in roles.get(each["name"], {}).items()},
             expires=each["expires"],
         )
-        for each in store.accounts.people()
-        if not each["expired"]
-    }
+        if each["issuer"]:
+            found[each["token"]] = replace(person, expires=0.0)
+        if not each["expired"] and (token := each["own_token" if each["issuer"] else "token"]):
+            found[token] = person
+    return found
 
 
 def token_hash(token: str) -> str:
@@ -578,7 +581,7 @@ class PersonStore:
 
     def people(self) -> list[dict[str, Any]]:
         self.require("manage people", "list")
-        return [{**each, "token": ""} for each in self.store.accounts.people()]
+        return [{**each, "token": "", "own_token": ""} for each in self.store.accounts.people()]
 
     def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str:
         self.require("manage people", f"add {name}")
