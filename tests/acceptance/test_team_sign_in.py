@@ -79,6 +79,12 @@ def test_an_admin_exports_the_audit_from_another_machine_and_sees_what_was_chang
     assert summary == f"6 records, the last one is 6 {head}"
     assert page.program.forge("audit", "verify", "--head", head, **address) == f"{summary}: ok\n"
     assert page.program.forge("audit", "export", "--project", ".") == "0 records\n"
+    assert "no project 'bank'" in page.program.forge("audit", "export", "--project", "bank", code=4, **address)
+    page.program.forge("projects", "add", ".")
+    page.program.forge("projects", "grant", "shop", "vera", "--role", "operator")
+    told = page.program.forge("audit", "export", "--project", "shop", **address).splitlines()
+    assert json.loads(told[0])["kind"] == "project role changed" and len(told) == 2
+    page.program.forge("projects", "grant", "shop", "vera", "--role", "none")
     *lines, _ = page.program.forge("audit", "export", "--format", "csv").splitlines()
     assert [row["kind"] for row in csv.DictReader(lines)] == [each["kind"] for each in records]
     kept = page.program.folder / "audit.csv"

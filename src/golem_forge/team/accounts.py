@@ -219,9 +219,7 @@ class Accounts:
             row = connection.execute("SELECT own_token FROM people WHERE name = :name @update", {"name": person})
             if (found := row.fetchone()) is not None and found[0]:
                 _revoke(connection, found[0], person)
-                connection.execute(
-                    "UPDATE people SET own_token = '', expires = 0 WHERE name = :name", {"name": person}
-                )
+                connection.execute("UPDATE people SET own_token = '', expires = 0 WHERE name = :name", {"name": person})
                 connection.notify(CHANNEL, "")
             record(connection, "login ended", person, door, {"why": why})
 
