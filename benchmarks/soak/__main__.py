@@ -46,6 +46,8 @@ BACKLOG: Final = 24
 SETTLE_S: Final = 240.0
 POOLED_SOCKETS: Final = 14
 """Connections that a runner may keep between two uses."""
+POOLED_FILES: Final = 8
+"""The same with SQLite, where each has the store's file and its log open."""
 WATCHED_ZONES: Final = 2
 """A directory that walled commands use is watched, as long as somebody uses it."""
 GROWTH: Final = 1.10
@@ -181,7 +183,8 @@ def _check_answers(soak: Machine, told: Counter[str]) -> list[str]:
 def _check_left(soak: Machine, before: Counter[str], after: Counter[str], codes: Mapping[str, int | None]) -> list[str]:
     broken = [f"the runner {name} ended with {code}" for name, code in codes.items() if code != 0]
     for kind, count in after.items():
-        spare = POOLED_SOCKETS if kind == "socket" else WATCHED_ZONES
+        is_store = "/sessions.db" in kind
+        spare = POOLED_SOCKETS if kind == "socket" else POOLED_FILES if is_store else WATCHED_ZONES
         if count > before[kind] + spare:
             broken.append(f"descriptors of the runner: {kind} {before[kind]} before, {count} after")
     own = {each.pid for each in soak.answerers}

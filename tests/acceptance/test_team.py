@@ -22,15 +22,17 @@ from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.ui.web.bench import browsing
 from tests.ui.web.person import APPROVE, Person
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync import client
 
+from golem_forge.cli.team import VERBS
 from golem_forge.team import remote
 from golem_forge.team.project_secrets import fingerprint, make_key
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import NewSession
 from golem_forge.ui.web.api.team import team_operations
 from golem_forge.ui.web.security import MAX_OF_PERSON
+from golem_forge.ui.web.stream.socket import ACTIONS
 
 ASKER_PROGRAM = Path(__file__).parents[1] / "mcp" / "programs" / "asker.py"
 ASKER = f"""
@@ -52,7 +54,7 @@ IN_SHOP = {"vic": "viewer", "omar": "operator", "ada-s": "admin"}
 """Who has a role in the project of the program, and none in others."""
 IN_BANK = {"mallory": "admin"}
 """And who has one in another project alone."""
-ROLES = {"ann": "admin", "olga": "operator", "bob": "operator", "vera": "viewer"}
+ROLES = {"ann": "admin", "olga": "operator", "bob": "operator", "vera": "viewer", "nemo": "none"}
 CANARY = "canary-4482-of-the-shop"
 connect = partial(client.connect, open_timeout=PATIENCE)
 
@@ -111,8 +113,8 @@ class Team:
         connection.close()
         return answer.status, json.loads(said) if said else None
 
-    def forge(self, who: str, *words: str, code: int = 0) -> str:
-        """On a machine that knows the team's address and a token, and nothing else."""
+    def forge(self, who: str, *words: str, code: int | None = 0) -> str:
+        """On a machine that knows the team's address and a token, and nothing else. `code`: None: any."""
         home = self.laptop / "home"
         home.mkdir(exist_ok=True)
         (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n")
@@ -868,11 +870,118 @@ def test_every_operation_by_somebody_who_has_a_role_in_one_project(team: Team) -
         assert (status == 200) == (name in LISTS) and status not in (201, 202, 204, 401, 500), (name, status, said)
         assert session not in json.dumps(said).replace(path, "") or status == 404, (name, said)
         assert question not in json.dumps(said) or status == 404, (name, said)
+        status, said = team.ask("nemo", path, body, operation.method)
+        assert status == (200 if name in ("who_am_i", "describe") else 403), (name, status, said)
         for who, role in like.items():
             status, said = team.ask(who, path, body, operation.method)
             expected = role in may and name not in STORE_WIDE_OPERATIONS
             assert (status != 403) == expected and status not in (401, 500), (name, who, status, said)
     assert team.program.store().questions.get(question).state in ("open", "answered", "withdrawn")  # type: ignore[union-attr]
+
+
+ACTED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "getDiff": (SEE, {"requestId": "QUESTION", "path": "/work/a.txt"}),
+    "userInput": (DO, {"requestId": "x", "content": "x"}),
+    "command": (DO, {"requestId": "x", "text": "/help"}),
+    "manualToolInvoke": (DO, {"toolName": "list_files", "args": {}}),
+    "formResponse": (DO, {"requestId": "QUESTION", "action": "decline"}),
+    "interrupt": (DO, {}),
+    "approvalResponse": (DO, {"requestId": "QUESTION", "approved": False}),
+}
+"""By action of a socket: who may, and its data."""
+
+
+def test_every_action_of_a_socket_asks_for_the_role_that_it_needs(team: Team) -> None:
+    assert set(ACTED) == ACTIONS
+    session = team.start()
+    question = team.question(session)
+    stream = f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream"
+    for who in ("vera", "vic", "olga"):
+        with connect(stream, additional_headers=_bearer(team, who), max_queue=None) as socket:
+            for type, (may, data) in ACTED.items():
+                given = {name: question if value == "QUESTION" else value for name, value in data.items()}
+                socket.send(json.dumps({"id": type, "type": type, "data": given}))
+                frames = iter(lambda: json.loads(socket.recv(PATIENCE)), None)
+                answer = next(each for each in frames if each["kind"] == "answer" and each["id"] == type)
+                role = "vera" if who == "vic" else who
+                assert ("may not" in (answer.get("problem") or "")) == (role not in may), (who, type, answer)
+    assert team.program.store().questions.get(question).person == "olga"  # type: ignore[union-attr]
+    with connect(stream, additional_headers=_bearer(team, "mallory")) as socket:
+        assert json.loads(socket.recv(PATIENCE))["kind"] == "bye"
+        with pytest.raises(ConnectionClosed):
+            socket.recv(PATIENCE)
+    with pytest.raises(InvalidStatus, match="403"):
+        connect(stream, additional_headers=_bearer(team, "nemo"))
+
+
+NOT_THERE, REFUSED, SEEN = "no (session|question|project|rule|schedule) '", "may not", ""
+DATABASE = "this needs the address of the database"
+TYPED: dict[str, tuple[tuple[str, ...], str, str]] = {
+    "ps": (SEE, SEEN, "--all"),
+    "inbox": (SEE, SEEN, ""),
+    "inbox answer": (DO, NOT_THERE, "QUESTION --deny"),
+    "attach": (SEE, NOT_THERE, "SESSION"),
+    "diff": (SEE, NOT_THERE, "SESSION"),
+    "apply": (DO, NOT_THERE, "SESSION"),
+    "send": (DO, NOT_THERE, "SESSION hello"),
+    "stop": (DO, NOT_THERE, "SESSION"),
+    "batch": (DO, REFUSED, "tasks.txt --approval auto_deny"),
+    "schedule add": (DO, REFUSED, "@daily x --name typed"),
+    "schedule list": (SEE, SEEN, ""),
+    "schedule remove": (DO, NOT_THERE, "typed"),
+    **{f"people {each}": (MANAGE, REFUSED, "nobody") for each in ("rotate", "remove", "restore")},
+    **{f"people {each}": (MANAGE, REFUSED, "") for each in ("list", "refusals")},
+    "people add": (MANAGE, REFUSED, "no/name"),
+    "projects list": (SEE, SEEN, ""),
+    "projects quotas": (SEE, SEEN, ""),
+    "projects add": (SEE, DATABASE, "."),
+    "projects rename": (MANAGE, NOT_THERE, "shop no/name"),
+    "projects grant": (MANAGE, NOT_THERE, "shop nobody --role viewer"),
+    "projects quota": (MANAGE, NOT_THERE, "shop nobody --sessions 1"),
+    "projects groups": (MANAGE, REFUSED, ""),
+    **{f"projects {each}": (MANAGE, REFUSED, "crew nobody") for each in ("join", "leave")},
+    "secrets set": (MANAGE, NOT_THERE, "NONE --project shop"),
+    "secrets remove": (MANAGE, NOT_THERE, "NONE --project shop"),
+    "secrets list": (SEE, SEEN, ""),
+    "secrets key": (SEE, DATABASE, ""),
+    **{f"audit {each}": (MANAGE, REFUSED, "") for each in ("export", "verify")},
+    **{f"store {each}": (SEE, DATABASE, "") for each in ("init", "status", "upgrade", "verify", "copy", "prune")},
+    "runner": (SEE, DATABASE, ""),
+}
+"""By command: who may, what somebody with a role in another project alone is told, and the words behind it."""
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
+
+
+def test_every_command_of_a_team_is_in_the_table() -> None:
+    """By the usage of each verb, which the reference has from the code."""
+    found = set()
+    for verb, words in re.findall(r"^(?:usage: {1}| {7})forge (\w+)(.*)$", REFERENCE.read_text(), re.MULTILINE):
+        if verb in VERBS:
+            subs = re.match(r"(?: \|? ?([a-z]+))*", words)
+            said = re.findall(r"[a-z]+", subs[0]) if subs else []
+            found |= {f"{verb} {each}".strip() for each in said or [""]}
+    assert found == set(TYPED)
+
+
+@pytest.mark.parametrize("command", TYPED)
+def test_every_command_asks_for_the_role_that_it_needs(team: Team, command: str) -> None:
+    may, told, words = TYPED[command]
+    session = question = "-"
+    if "SESSION" in words or "QUESTION" in words:
+        session = team.start()
+        question = team.question(session)
+        words = words.replace("SESSION", session).replace("QUESTION", question)
+    (team.laptop / "tasks.txt").write_text("first\n")
+    line = [*command.split(), *words.split()]
+    said = team.forge("mallory", *line, code=None)
+    assert re.search(told, said) and (told or "may not" not in said), said
+    told = said.replace(session, "").replace(question, "")
+    assert not [
+        each for each in ("write it", "a.txt", f"{session:.12}", f"{question:.12}") if len(each) > 1 and each in told
+    ]
+    for who in ("vera", "olga"):
+        said = team.forge(who, *line, code=None)
+        assert ("may not" in said) == (who not in may), (who, said)
 
 
 def test_another_projects_admin_finds_nothing_by_socket_and_command_line(team: Team) -> None:

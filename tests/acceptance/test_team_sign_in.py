@@ -88,6 +88,11 @@ def test_an_admin_exports_the_audit_from_another_machine_and_sees_what_was_chang
     assert "no record has the hash of --head" in page.program.forge("audit", "verify", "--head", "0" * 64, code=1)
     for words in (("export", "--since", "yesterday"), ("export", "x"), ("verify", "--since", "1d"), ("verify", "none")):
         page.program.forge("audit", *words, code=2)
+    assert "no project 'bank'" in page.program.forge("audit", "export", "--project", "bank", code=4, **address)
+    page.program.forge("projects", "add", ".")
+    page.program.forge("projects", "grant", "shop", "vera", "--role", "operator")
+    told = page.program.forge("audit", "export", "--project", "shop", **address).splitlines()
+    assert json.loads(told[0])["kind"] == "project role changed" and len(told) == 2
 
 
 class SignInPage(TeamPage):
@@ -139,6 +144,9 @@ def test_removal_here_acts_at_once_and_at_the_provider_within_the_recheck(signin
     _, bob = signing.sign_in(issuer, "2")
     assert place == "/"
     assert [signing.ask("/api/me", each)[2]["role"] for each in (ada, bob)] == ["operator", "admin"]
+    token = json.loads(signing.program.forge("people", "rotate", "ada", "--json"))["token"]
+    assert signing.ask("/api/me", token=token)[2]["person"] == "ada", "on the command line it is the same person"
+    assert f"signs in at {issuer.url}, token until 20" in signing.program.forge("people", "list")
     session = signing.program.queue()
     with signing.stream(session, ada) as stream:
         assert json.loads(stream.recv(PATIENCE))["kind"] == "hello"
@@ -150,6 +158,7 @@ def test_removal_here_acts_at_once_and_at_the_provider_within_the_recheck(signin
             list(iter(lambda: stream.recv(PATIENCE), None))
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
     assert signing.person(ada) == ""
+    until(lambda: signing.ask("/api/me", token=token)[0] == 401)
     assert signing.sign_in(issuer)[0] == "/#sign-in=refused"
     issuer.people["2"]["groups"] = ["dev"]
     until(lambda: signing.ask("/api/me", bob)[2]["role"] == "operator")

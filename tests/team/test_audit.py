@@ -35,7 +35,8 @@ def filled(store: Store) -> None:
     store.queue(NewSession(facts={}, input="go", title="go", person="bob", program="shop"))
     lease = store.claim("runner", ())
     assert lease is not None
-    wire = {"requestId": "q1", "tool": "write_file", "risk": "high", "toolCallId": "c", "args": {"path": "/a"}}
+    wire = {"requestId": "q1", "tool": "exec_command", "risk": "high", "toolCallId": "c", "args": {"cmd": "cat /a"}}
+    wire |= {"type": "command", "payload": "cat /a"}
     for number, answer in enumerate(
         ({"approved": True}, {"approved": True, "args": {"path": "s3cret"}}, {"approved": False})
     ):
@@ -146,7 +147,11 @@ def test_an_export_can_be_checked_by_itself_and_shows_what_was_changed(store: St
         return list(verify_records(imported(changed)))
 
     assert problems(*lines) == []
-    assert problems(*lines[:first], *lines[first + 3 :]) == [], "a filter leaves records out"
+    assert problems(*lines[:first], *lines[first + 3 :]) == [], "it begins where --since says"
+    cut = problems(*lines[: first + 5], *lines[first + 7 :])
+    assert cut == [(8, "the records from 6 to 7 are missing")], "only an export of one project leaves records out"
+    of_shop = list(exported(store.accounts.audit.records(program="shop"), format))
+    assert problems(*of_shop[: first + 1], *of_shop[first + 2 :]) == []
     changed = [line.replace("olga", "oleg") for line in lines]
     assert {number for number, _ in problems(*changed)} == {6, 8, 10}
     doubled = problems(*lines[: first + 2], *lines[first:])
@@ -281,8 +286,6 @@ def test_people_who_sign_in_are_known_by_issuer_and_subject_alone(store: Store) 
     assert len({name.lower() for name in names} | {"ada", "bob", "root"}) == 7
     people = {each["name"]: each for each in store.accounts.people()}
     assert (people["ada"]["role"], people["bob"]["role"], people["bob"]["issuer"]) == ("operator", "admin", "")
-    with pytest.raises(TeamError, match="signs in at https://a and has no token here"):
-        rotate_token(store, "ada")
     store.accounts.remove_person("ada", by=ANN)
     with pytest.raises(TeamError, match="You were removed from this team") as refused:
         signed("ada", subject="1")
@@ -316,6 +319,39 @@ def test_who_was_removed_and_comes_back_has_their_name_and_no_role_but_that_of_t
     store.accounts.restore_person("ada", ANN)
     add_person(store, "ada", Role.ADMIN)  # somebody else has the name by now
     assert store.accounts.sign_in(ada).startswith("ada-")
+
+
+def test_whoever_signs_in_has_their_token_as_the_same_person(store: Store) -> None:
+    """Four eyes by one person: a token of a second name would approve what the first name began."""
+    ada = SignedIn("https://a", "1", "ada", "operator")
+    assert store.accounts.sign_in(ada) == "ada"
+    first, second = (token_hash(rotate_token(store, "ada")) for _ in range(2))
+
+    def found(key: str) -> str:
+        person = find_person(store, key)
+        return f"{person.name} {person.role.value}" if person is not None else ""
+
+    assert [found(each) for each in (ada.key, first, second)] == ["ada operator", "", "ada operator"]
+    page, laptop = PersonStore(store, ada.key, "page"), PersonStore(store, second, "api")
+    lease = store.claim("runner", (), session_id=page.queue(NewSession(facts={}, input="go", program="shop")))
+    assert lease is not None
+    wire = {"requestId": "q1", "tool": "x", "risk": "high", "toolCallId": "c"}
+    store.questions.ask(lease, wire, kind="approval", four_eyes=1)
+    with pytest.raises(TeamError, match="ada is an author of this session"):
+        laptop.answer("q1", {"approved": True})
+    assert {each["own_token"] for each in page.store.accounts.people()} == {second}
+    expired = token_hash(rotate_token(store, "ada", expires_in=1e-9))
+    assert [found(each) for each in (ada.key, second, expired)] == ["ada operator", "", ""]
+    assert store.projects.approvers(["shop"]) == {"shop": ["ada"]}, "the token has expired, not the person"
+    third = token_hash(rotate_token(store, "ada"))
+    store.accounts.log_out("ada", "sign-in", "not known there any more")
+    assert [found(each) for each in (ada.key, third)] == ["ada operator", ""]
+    fourth = token_hash(rotate_token(store, "ada", expires_in=0.0))
+    store.accounts.remove_person("ada", by=ANN)
+    assert [found(each) for each in (ada.key, fourth)] == ["", ""]
+    assert {store.accounts.whose_was(each) for each in (first, second, expired, third, fourth)} == {"ada"}
+    store.accounts.restore_person("ada", ANN)
+    assert store.accounts.sign_in(ada) == "ada" and found(fourth) == ""
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

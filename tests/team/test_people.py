@@ -190,6 +190,38 @@ def test_a_name_that_another_project_has_is_told_by_no_more_than_that_it_cannot_
     assert sorted(tried) == ["project Shop", "schedule payroll"]
 
 
+def test_a_guess_at_a_name_is_answered_and_recorded_alike_whether_or_not_it_is_there(store: Store) -> None:
+    """Threat: the record of a guess takes time, so what is not there would be answered sooner."""
+    for name in ("payroll", "bank"):
+        store.projects.add(name, name)
+    pat, ann = person(store, "pat", Role.NONE), person(store, "ann", Role.ADMIN)
+    store.projects.grant("bank", "pat", "admin")
+    hers = NewSession(facts={}, input="go", mode="single", program="payroll")
+    ann.add_schedule(NewSchedule(cron="@daily", name="payroll", session=hers))
+    guesses: list[Callable[[PersonStore, str], Any]] = [
+        lambda who, name: who.remove_schedule(name),
+        lambda who, name: who.questions(wanted=QuestionFilter(project=name)),
+        lambda who, name: who.secrets_key(name),
+        lambda who, name: who.put_secret(name, "TOKEN", "x"),
+        lambda who, name: who.remove_secret(name, "TOKEN"),
+        lambda who, name: who.set_quota(name, "nobody", 1.0, 1),
+        lambda who, name: who.grant(name, "nobody", Role.VIEWER),
+        lambda who, name: who.rename_project(name, "bank"),
+    ]
+    said: dict[str, list[tuple[str, str]]] = {}
+    for name in ("payroll", "nothing"):
+        for guess in guesses:
+            with pytest.raises(TeamError) as refused:
+                guess(pat, name)
+            said.setdefault(name, []).append((refused.value.code, refused.value.message.replace(name, "it")))
+    assert said["payroll"] == said["nothing"]
+    told = [each["what"] for each in store.accounts.refusals() if each["action"] == "see (another project)"]
+    assert sorted(told) == sorted(f"{kind} {name}" for name in said for kind in ("schedule", *["project"] * 7))
+    with pytest.raises(TeamError, match="no project"):
+        ann.secrets_key("nothing")
+    assert len(store.accounts.refusals()) == len(told), "a slip of somebody who sees everything is no refusal"
+
+
 def test_a_role_that_is_taken_back_or_was_a_removed_persons_counts_no_more(store: Store) -> None:
     who, lease = person(store, "pat", Role.NONE), started(store, "bob", "shop")
     store.projects.join("crew", "pat")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from golem_forge.team.journal import StoredJournals
     from golem_forge.team.store import Store
 
-_PERSON: Final = ("name", "role", "token", "created", "expires", "issuer", "subject")
+_PERSON: Final = ("name", "role", "token", "created", "expires", "issuer", "subject", "own_token")
 
 
 SIGN_IN_DOOR: Final = "sign-in"
@@ -90,8 +90,8 @@ class Accounts:
             )
 
     def people(self) -> list[dict[str, Any]]:
-        """Returns the people by name; `token` is the hash of the token, or the key of a person who signs in elsewhere.
-        `expired` marks an expired token.
+        """Returns the people by name; `token` is the hash of the token, or the key of a person who signs in elsewhere,
+        who may have a token as `own_token`. `expired` marks an expired token.
         """
         rows = self.database.read(
             f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires < @now FROM people ORDER BY name"
@@ -99,16 +99,19 @@ class Accounts:
         return [dict(zip((*_PERSON, "expired"), (*row[:-1], bool(row[-1])), strict=True)) for row in rows]
 
     def rotate_token(self, name: str, token_hash: str, *, expires_in: float = 0.0, by: Actor = NOBODY) -> None:
-        """The old one is worth nothing from now on. Raises TeamError."""
+        """The old one is worth nothing from now on. Somebody who signs in elsewhere has it besides. Raises
+        TeamError."""
         with self.database.transaction() as connection:
-            row = connection.execute("SELECT token, issuer FROM people WHERE name = :name @update", {"name": name})
+            row = connection.execute(
+                "SELECT token, issuer, own_token FROM people WHERE name = :name @update", {"name": name}
+            )
             if (found := row.fetchone()) is None:
                 raise _no_person(name)
-            if found[1]:
-                raise TeamError(f"{name} signs in at {found[1]} and has no token here.", "PERSON_SIGNS_IN")
-            _revoke(connection, found[0], name)
+            token, issuer, own_token = found
+            _revoke(connection, own_token if issuer else token, name)
+            column = "own_token" if issuer else "token"
             connection.execute(
-                f"UPDATE people SET token = :token, expires = {_expiry(expires_in)} WHERE name = :name",
+                f"UPDATE people SET {column} = :token, expires = {_expiry(expires_in)} WHERE name = :name",
                 {"token": token_hash, "expires": expires_in, "name": name},
             )
             connection.notify(CHANNEL, "")
@@ -125,10 +128,11 @@ class Accounts:
                     f"{name} is the only admin. Add another one first: `forge people add NAME --role admin`.",
                     "STORE_ADMIN",
                 )
-            row = connection.execute("SELECT token FROM people WHERE name = :name", {"name": name}).fetchone()
-            if row is None:
+            row = connection.execute("SELECT token, own_token FROM people WHERE name = :name", {"name": name})
+            if (found := row.fetchone()) is None:
                 raise _no_person(name)
-            _revoke(connection, row[0], name)
+            for each in found:
+                _revoke(connection, each, name)
             connection.execute("DELETE FROM people WHERE name = :name", {"name": name})
             forget_person(connection, name)
             connection.notify(CHANNEL, "")
@@ -197,7 +201,8 @@ class Accounts:
     def whose_was(self, token_hash: str) -> str:
         """The name of the person whose token this was, before it was removed, renewed or expired; empty: nobody's."""
         row = self.database.read_one(
-            "SELECT name FROM revoked WHERE token = :token UNION SELECT name FROM people WHERE token = :token",
+            "SELECT name FROM revoked WHERE token = :token UNION SELECT name FROM people WHERE token = :token OR "
+            "own_token = :token",
             {"token": token_hash},
         )
         return str(row[0]) if row else ""
@@ -209,8 +214,13 @@ class Accounts:
             record(connection, LOGIN, person, door, {"how": how})
 
     def log_out(self, person: str, door: str, why: str) -> None:
-        """Somebody's login was ended, by others than themselves."""
+        """The provider does not know somebody any more: their token ends with their login."""
         with self.database.transaction() as connection:
+            row = connection.execute("SELECT own_token FROM people WHERE name = :name @update", {"name": person})
+            if (found := row.fetchone()) is not None and found[0]:
+                _revoke(connection, found[0], person)
+                connection.execute("UPDATE people SET own_token = '', expires = 0 WHERE name = :name", {"name": person})
+                connection.notify(CHANNEL, "")
             record(connection, "login ended", person, door, {"why": why})
 
     def refuse_login(self, whose: str, door: str, origin: str) -> None:
@@ -292,11 +302,12 @@ def _expiry(expires_in: float) -> str:
 
 
 def _revoke(connection: StoreConnection, token_hash: str, name: str) -> None:
-    """Revokes a token and keeps the name of its owner."""
-    connection.execute(
-        "INSERT INTO revoked (token, name, at) VALUES (:token, :name, @now) ON CONFLICT DO NOTHING",
-        {"token": token_hash, "name": name},
-    )
+    """Revokes a token, if there is one, and keeps the name of its owner."""
+    if token_hash:
+        connection.execute(
+            "INSERT INTO revoked (token, name, at) VALUES (:token, :name, @now) ON CONFLICT DO NOTHING",
+            {"token": token_hash, "name": name},
+        )
 
 
 def _no_person(name: str) -> TeamError:

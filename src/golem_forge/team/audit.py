@@ -37,6 +37,7 @@ _SHARE_S: Final = 3600.0
 _MAX_DATA: Final = 4000
 _MAX_TEXT: Final = 200
 _PAGE: Final = 1000
+_MOST_GAPS: Final = 100
 _PRUNED: Final = "audit pruned"
 """Key in `meta`: number and hash of the last record that was deleted after its retention."""
 COLUMNS: Final = ("n", "at", "kind", "person", "door", "program", "session", "data", "previous", "hash")
@@ -199,9 +200,10 @@ class AuditLog:
 
 def verify_records(records: Iterable[AuditRecord], start: AuditHead | None = None) -> Iterator[tuple[int, str]]:
     """(number, what is wrong) of each record that was changed, or does not follow the one before it. `start`: the
-    record before the first; None: any, and records may be left out, as in an export with a filter."""
-    last, whole = start, start is not None
+    record before the first; None: any, as in an export. Only an export of one project leaves records out."""
+    last, gaps, programs = start, list[tuple[int, str]](), set[str]()
     for each in records:
+        programs.add(each.program)
         if each.digest() != each.hash:
             yield each.n, "its hash is not that of its words: it was changed"
         if last is not None and each.n <= last.n:
@@ -209,9 +211,11 @@ def verify_records(records: Iterable[AuditRecord], start: AuditHead | None = Non
         elif last is not None and each.n == last.n + 1:
             if each.previous != last.hash:
                 yield each.n, "the record before it is another one: one of the two was changed"
-        elif whole and last is not None:
-            yield each.n, f"the records from {last.n + 1} to {each.n - 1} are missing"
+        elif last is not None and len(gaps) < _MOST_GAPS:
+            gaps.append((each.n, f"the records from {last.n + 1} to {each.n - 1} are missing"))
         last = AuditHead(n=each.n, hash=each.hash)
+    if start is not None or "" in programs or len(programs) > 1:
+        yield from gaps
 
 
 def exported(records: Iterable[AuditRecord], format: str) -> Iterator[str]:

@@ -166,18 +166,21 @@ def find_person(store: Store, token_hash: str) -> Person | None:
 
 
 def all_people(store: Store) -> dict[str, Person]:
-    """Returns the people by the hash of their token, without expired ones."""
-    roles = store.projects.roles()
-    return {
-        each["token"]: Person(
+    """Returns the people by the hash of their token, without expired ones. Whoever signs in elsewhere is there by
+    their key, and by the hash of their token if they have one: it is one person."""
+    roles, found = store.projects.roles(), dict[str, Person]()
+    for each in store.accounts.people():
+        person = Person(
             name=each["name"],
             role=Role(each["role"]),
             projects={project: Role(role) for project, role in roles.get(each["name"], {}).items()},
             expires=each["expires"],
         )
-        for each in store.accounts.people()
-        if not each["expired"]
-    }
+        if each["issuer"]:
+            found[each["token"]] = replace(person, expires=0.0)
+        if not each["expired"] and (token := each["own_token" if each["issuer"] else "token"]):
+            found[token] = person
+    return found
 
 
 def token_hash(token: str) -> str:
@@ -258,13 +261,23 @@ class PersonStore:
         self.require(action, what, row.program)
         return row
 
-    def _is_seen(self, person: Person, program: str, what: str) -> bool:
-        """Whether the person may see it. An attempt to see something hidden is recorded."""
+    def _is_seen(self, person: Person, program: str | None, what: str) -> bool:
+        """Whether the person may see it. `program`: None: there is no such thing. An attempt to see something hidden is
+        recorded. Threat: a guess at a name. Of whoever does not see all projects it is recorded too if nothing has that
+        name, so that neither words nor time of the answer tell one from the other.
+        """
         if person.may("see", program):
             return True
         told = one_line(what)[:200]
-        self.store.accounts.refuse(person.name, self.door, "see (another project)", told, program=program)
+        self.store.accounts.refuse(person.name, self.door, "see (another project)", told, program=program or "")
         return False
+
+    def _project(self, person: Person, name: str) -> Project:
+        """The project of this name, if there is one that this person may see."""
+        found = next((each for each in self.store.projects.all() if each.name.casefold() == name.casefold()), None)
+        if not self._is_seen(person, found.id if found is not None else None, f"project {name}") or found is None:
+            raise no_project(name)
+        return found
 
     def _check_free(self, person: Person, name: str, program: str, what: str) -> None:
         """Checks a name that something of this project has. Threat: who may not see it would learn what it is."""
@@ -312,10 +325,7 @@ class PersonStore:
         person = self.require("see", "questions")
         programs = person.programs("see")
         if wanted.project:
-            project = self.store.projects.find(wanted.project)
-            if not self._is_seen(person, project.id, f"project {project.name}"):
-                raise no_project(wanted.project)
-            programs = frozenset({project.id})
+            programs = frozenset({self._project(person, wanted.project).id})
         starter = person.name if wanted.mine else ""
         found = self.store.questions.rows(
             session=session, state=state, limit=limit, programs=programs, starter=starter, wanted=wanted
@@ -460,8 +470,8 @@ class PersonStore:
     def remove_schedule(self, name: str) -> None:
         """Removes one's own schedule; those of others are for admins."""
         who = self.require("schedule", f"remove {name}")
-        found = self.store.schedules.find(name)
-        if not self._is_seen(who, found.program, f"schedule {name}"):
+        found = next((each for each in self.store.schedules.all() if each.name == name), None)
+        if not self._is_seen(who, found.program if found is not None else None, f"schedule {name}") or found is None:
             raise no_schedule(name)
         self.require("schedule", f"remove {name}", found.program)
         if found.person != who.name or bool(found.by_role) != bool(self._token_hash):
@@ -513,8 +523,7 @@ class PersonStore:
             self.require("manage people", what)
             found = ""
         else:
-            self._managed(project, what)
-            found = self.store.projects.find(project).id
+            found = self._managed(project, what)
         known = (EVERYBODY, EACH, *(each["name"] for each in self.store.accounts.people()))
         if person not in known:
             raise TeamError(
@@ -535,16 +544,14 @@ class PersonStore:
 
     def secrets_key(self, project: str) -> tuple[str, str]:
         """(the runners' public key, the id of the project): what a secret is sealed with."""
-        self._managed(project, "secrets")
-        return self.store.secrets.public_key(), self.store.projects.find(project).id
+        found = self._managed(project, "secrets")
+        return self.store.secrets.public_key(), found
 
     def put_secret(self, project: str, name: str, sealed: str) -> None:
-        self._managed(project, f"secret {name}")
-        self.store.secrets.put(self.store.projects.find(project).id, name, sealed, by=self._actor)
+        self.store.secrets.put(self._managed(project, f"secret {name}"), name, sealed, by=self._actor)
 
     def remove_secret(self, project: str, name: str) -> None:
-        self._managed(project, f"secret {name}")
-        self.store.secrets.remove(self.store.projects.find(project).id, name, by=self._actor)
+        self.store.secrets.remove(self._managed(project, f"secret {name}"), name, by=self._actor)
 
     def rename_project(self, name: str, new: str) -> None:
         self._managed(name, f"rename to {new}")
@@ -553,12 +560,11 @@ class PersonStore:
             self._check_free(self.person, new, taken.id, f"project {new}")
         self.store.projects.rename(name, new, by=self._actor)
 
-    def _managed(self, name: str, what: str) -> None:
-        person = self.require("manage the project", f"{name}, {what}")
-        found = self.store.projects.find(name)
-        if not self._is_seen(person, found.id, f"project {name}"):
-            raise no_project(name)
+    def _managed(self, name: str, what: str) -> str:
+        """The id of a project that this person manages."""
+        found = self._project(self.require("manage the project", f"{name}, {what}"), name)
         self.require("manage the project", f"{name}, {what}", found.id)
+        return found.id
 
     def groups(self) -> dict[str, list[str]]:
         """A group may have roles in several projects: who is in it is for admins of all."""
@@ -575,7 +581,7 @@ class PersonStore:
 
     def people(self) -> list[dict[str, Any]]:
         self.require("manage people", "list")
-        return [{**each, "token": ""} for each in self.store.accounts.people()]
+        return [{**each, "token": "", "own_token": ""} for each in self.store.accounts.people()]
 
     def new_person(self, name: str, role: Role, expires_in: float = TOKEN_LASTS_S) -> str:
         self.require("manage people", f"add {name}")

@@ -326,7 +326,9 @@ class Projects:
 
     def approvers(self, project_ids: Iterable[str]) -> dict[str, list[str]]:
         """Returns by project the names of everybody who may answer there."""
-        people = self.database.read("SELECT name, role FROM people WHERE expires = 0 OR expires > @now ORDER BY name")
+        people = self.database.read(
+            "SELECT name, role FROM people WHERE expires = 0 OR expires > @now OR issuer <> '' ORDER BY name"
+        )
         roles = self.roles()
         return {
             each: [name for name, role in people if {role, roles.get(name, {}).get(each)} & MAY_START]

@@ -214,7 +214,7 @@ class QuestionTable:
                     risk=found.risk,
                 )
                 self._sessions.tell(connection, fact)
-                told = {"question": found.id, "tool": tool, "risk": found.risk, "title": found.title}
+                told = {"question": found.id, "tool": tool, "risk": found.risk}
                 where = {"session": session.id, "program": session.program}
                 record(connection, "question", session.person, "", told, **where)
         assert found is not None

@@ -187,6 +187,10 @@ CREATE TABLE secrets (
     person TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, PRIMARY KEY (project, name)
 )
 """
+_SECOND_KEY: Final = """
+ALTER TABLE people ADD COLUMN own_token TEXT NOT NULL DEFAULT '';
+CREATE UNIQUE INDEX people_by_own_token ON people (own_token) WHERE own_token <> ''
+"""
 _TABLE_NAMES: Final = regex(r"CREATE TABLE (\w+)")
 _APPEND_ONLY: Final = ("journal", "journal_private", "outputs")
 _AUDIT: Final = ("audit",)
@@ -304,12 +308,19 @@ def _add_secrets(connection: StoreConnection, database: Database) -> None:
     connection.execute(_SECRET_TABLES)
 
 
+def _add_own_tokens(connection: StoreConnection, database: Database) -> None:
+    """Whoever signs in elsewhere may have a token too, for the command line."""
+    for statement in _SECOND_KEY.split(";"):
+        connection.execute(statement)
+
+
 _STEPS: Final[tuple[Callable[[StoreConnection, Database], None], ...]] = (
     _add_projects,
     _add_audit,
     _add_inbox,
     _add_quotas,
     _add_secrets,
+    _add_own_tokens,
 )
 """The migrations from each version to the next; the first begins at version 1, the tables above."""
 _DROPPED: Final = frozenset({"refusals"})

@@ -94,12 +94,18 @@ def open_store(settings: StoreSettings | None = None, *, create: bool = True, do
 def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> Store:
     """The database itself, for runners and for whoever looks after it. Raises ConfigError and TeamError."""
     settings = settings or store_settings()
+    address = database_address(settings)
+    return Store.open(address, forge_home().path, create=create and address.startswith(SQLITE))
+
+
+def database_address(settings: StoreSettings) -> str:
+    """Raises ConfigError for a team's address."""
     address = settings.address()
     if address.startswith(("http://", "https://")):
         raise ConfigError(
             f"{settings.origins.get('url', 'store.url')}: this needs the address of the database, not that of a team"
         )
-    return Store.open(address, forge_home().path, create=create and address.startswith(SQLITE))
+    return address
 
 
 def account_name() -> str:

@@ -36,7 +36,8 @@ PEOPLE_HELP: Final = """usage: forge people add NAME --role none|viewer|operator
        forge people refusals [--json]
 
   add       prints the token of a new person, once; only its hash is kept
-  rotate    prints a new token of theirs; the old one stops working at once, open pages included
+  rotate    prints a new token of theirs; the old one stops working at once, open pages included; somebody who signs in
+            with OpenID Connect has it besides, for the command line
   list      everybody, with their role and the day on which their token expires
   remove    the token stops working at once, open pages included; somebody who signs in with OpenID Connect is not let
             in any more
@@ -175,7 +176,8 @@ def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
 
 def _ends(person: Mapping[str, Any]) -> str:
     if person["issuer"]:
-        return f"signs in at {one_line(person['issuer'])}"
+        token = f", token until {_day(person['expires'])}" if person["expires"] else ""
+        return f"signs in at {one_line(person['issuer'])}{token}"
     return _day(person["expires"]) if person["expires"] else "never"
 
 

@@ -17,6 +17,7 @@ from golem_forge.cli.team import (
     DOOR,
     ID_SHOWN,
     account_name,
+    database_address,
     fail_with,
     open_store,
     own_store,
@@ -32,6 +33,7 @@ from golem_forge.team.audit import Actor, AuditHead, AuditRecord, exported, impo
 from golem_forge.team.database import SQLITE, Database, SqliteDatabase, TeamError, open_database
 from golem_forge.team.mirror import copy_sessions, drop_pruned, verify_sessions
 from golem_forge.team.people import TeamStore
+from golem_forge.team.projects import no_project
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import QUEUED, program_id
 from golem_forge.team.schema import (
@@ -76,7 +78,7 @@ def run_store(words: list[str]) -> int:
     settings = store_settings(given.set)
     try:
         if given.verb in ("init", "upgrade"):
-            return _init(open_database(settings.address(), forge_home().path), given)
+            return _init(open_database(database_address(settings), forge_home().path), given)
         store = own_store(settings)
         if given.verb == "status":
             return _status(store, settings.notify, given.json)
@@ -238,7 +240,7 @@ def _copy(store: Store) -> int:
     return 0
 
 
-AUDIT_HELP: Final = """usage: forge audit export [--since TIME] [--project DIR] [--format jsonl|csv]
+AUDIT_HELP: Final = """usage: forge audit export [--since TIME] [--project P] [--format jsonl|csv]
        forge audit verify [FILE] [--head HASH]
 
   export   prints the records of the store, the oldest first: people, logins, refusals, questions, answers, edits and
@@ -246,7 +248,7 @@ AUDIT_HELP: Final = """usage: forge audit export [--since TIME] [--project DIR] 
   verify   checks these hashes, in the store or in a file that `export` made; says what was changed or left out
 
       --since TIME     a day (2026-03-01), a moment (2026-03-01T07:30:00Z), or so long ago (30d, 12h)
-      --project DIR    only what was about sessions of this program
+      --project P      only what was about this project: its name, or a directory of this machine
       --format F       jsonl (default), or csv
       --head HASH      verify: one record must have this hash, the last one that an earlier export or verify printed
 
@@ -255,7 +257,7 @@ For admins, also at a team's address. Exit: 0 done, 1 verify found problems, 2 u
 
 
 def run_audit(words: list[str]) -> int:
-    declared = ("VERB", "FILE?", "--since TIME", "--project DIR", "--format jsonl|csv", "--head HASH")
+    declared = ("VERB", "FILE?", "--since TIME", "--project P", "--format jsonl|csv", "--head HASH")
     given = read_args("audit", AUDIT_HELP, words, *declared)
     unfitting = (given.since, given.project, given.format) if given.verb == "verify" else (given.file, given.head)
     if given.verb not in ("export", "verify") or any(unfitting):
@@ -275,7 +277,7 @@ def _export(given: Any) -> int:
     store = open_store()
     if (since := _since(given.since or "", store)) is None:
         return fail("audit", "--since takes a day like 2026-03-01, or how long ago, like 30d", USAGE)
-    program = _program(given.project) if given.project else ""
+    program = _program(given.project, store) if given.project else ""
     count, head = 0, AuditHead()
 
     def noted() -> Iterator[AuditRecord]:
@@ -345,8 +347,11 @@ def _since(given: str, store: TeamStore) -> float | None:
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
-def _program(given: str) -> str:
-    """The id of the program around a directory of this machine; or that id itself."""
+def _program(given: str, store: TeamStore) -> str:
+    """The id of a project: by its name, by a directory of this machine, or that id itself. Raises TeamError."""
+    for each in store.projects():
+        if given.casefold() == each.name.casefold() or given == each.id:
+            return each.id
     if not os.path.isdir(given):
-        return given
+        raise no_project(given)
     return program_id(program_settings(directory=Path(given).absolute()).root)

@@ -229,6 +229,7 @@ class TeamSession(FollowedSession):
         row = await run_in_thread(lambda: who.find_question(str(given["requestId"])))
         if row.session != self.id:
             raise ApiRefusal(404, "No such question is open.")
+        await run_in_thread(lambda: who.session(self.id, "answer", f"question {row.id}"))
         if type != ("approvalResponse" if row.kind == "approval" else "formResponse"):
             raise ApiRefusal(422, "This answer is not of the kind that the question asks for.")
         if row.kind == "form" and row.state == OPEN and given.get("values") and has_secret(row.wire):
@@ -239,7 +240,6 @@ class TeamSession(FollowedSession):
 
     async def _answer_runner(self, who: PersonStore, row: QuestionRow, given: Mapping[str, Any]) -> None:
         """Past the store, which keeps no secret. Refused (409) where the runner cannot be reached."""
-        await run_in_thread(lambda: who.session(self.id, "answer", f"question {row.id}"))
         person = await run_in_thread(lambda: who.person)
         async with self._looking:
             await run_in_thread(self._copy)
