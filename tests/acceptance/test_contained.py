@@ -3,6 +3,7 @@ does."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from golem_forge.agent.explain import open_evaluator, plan_for_explain
 from golem_forge.agent.session import entry_session
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import trust_store
+from golem_forge.cli import changes as forge_changes
 from golem_forge.cli.dry_run import preview
 from golem_forge.cli.rules import run as forge_rules
 from golem_forge.cli.run import parse_run_args
@@ -211,3 +213,22 @@ async def test_an_undo_shows_its_card_each_time_and_nothing_is_remembered_from_i
             assert card.payload == "delete /workspace/made.txt" and card.choices == ()
             assert outcome.decision is not None
             assert (outcome.decision.answered_by, outcome.decision.remembered) == (AnsweredBy.PERSON, "")
+
+
+def test_files_that_changed_after_they_were_shown_are_shown_again_first(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with open_session(project, approval="contained", approval_callback=lambda _: {"approved": False}) as made:
+            assert (await made.call("exec_command", {"cmd": "echo two > a.txt; echo two > b.txt"})).ok
+
+    def meanwhile(_: str) -> bool:
+        (project / "a.txt").write_text("mine\n")
+        return True
+
+    asyncio.run(work())
+    monkeypatch.setattr(forge_changes, "can_ask", lambda: True)
+    monkeypatch.setattr(forge_changes, "ask_yes", meanwhile)
+    assert forge_changes.run_undo([]) == 3
+    assert "files changed since they were shown; run `forge undo` again" in capsys.readouterr().err
+    assert (project / "a.txt").read_text() == "mine\n" and (project / "b.txt").read_text() == "two\n"

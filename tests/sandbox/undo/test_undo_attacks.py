@@ -230,18 +230,13 @@ def test_an_open_merge_is_taken_back(project: Project) -> None:
     call = project.begin(1)
     git(root, "merge", "-q", "--no-commit", "--no-ff", "topic")
     project.end(call)
-    left = project.undo(turn=1)
-    assert left or not (root / ".git/MERGE_HEAD").exists()
+    assert not project.undo(turn=1)
+    assert not (root / ".git/MERGE_HEAD").exists()
 
 
 def test_a_merge_in_conflict_is_the_same_state_in_another_process(project: Project) -> None:
     root = project.root
-    git(root, "checkout", "-q", "-b", "topic")
-    (root / "a.txt").write_text("t\n")
-    git(root, "commit", "-qam", "t")
-    git(root, "checkout", "-q", "main")
-    (root / "a.txt").write_text("m\n")
-    git(root, "commit", "-qam", "m")
+    diverge(root)
     call = project.begin(1)
     git(root, "merge", "-q", "topic", check=False)
     after = next(one.after for one in project.end(call).changes if one.path.endswith(".git/index"))
@@ -254,6 +249,64 @@ def test_a_merge_in_conflict_is_the_same_state_in_another_process(project: Proje
     """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, cwd=TESTS)
     assert ran.stdout.strip() == after.digest
+
+
+def diverge(root: Path) -> None:
+    """`topic` and `main`, which change the same line."""
+    git(root, "checkout", "-q", "-b", "topic")
+    (root / "a.txt").write_text("t\n")
+    git(root, "commit", "-qam", "t")
+    git(root, "checkout", "-q", "main")
+    (root / "a.txt").write_text("m\n")
+    git(root, "commit", "-qam", "m")
+
+
+@pytest.mark.parametrize(
+    ("before", "command"),
+    [
+        ("merge topic", "merge --abort"),
+        ("merge topic", "reset --hard"),
+        ("merge topic", "commit -qam resolved"),
+        ("cherry-pick topic", "reset"),
+        ("rebase topic", "rebase --abort"),
+        ("rebase topic", "rebase --skip"),
+        ("status", "merge topic"),
+        ("status", "rebase topic"),
+    ],
+)
+def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str, command: str) -> None:
+    """Else a person who commits after the undo leaves one side out without a word."""
+    diverge(project.root)
+    git(project.root, *before.split(), check=False)
+    was = snapshot(project.root)
+    call = project.begin(1)
+    git(project.root, *command.split(), check=False)
+    project.end(call)
+    then = snapshot(project.root)
+    assert then != was
+    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
+    assert (project.undo(redo=True), snapshot(project.root)) == ({}, then)
+
+
+def test_a_branch_that_moved_while_head_came_to_be_on_it_goes_back_with_it(project: Project) -> None:
+    git(project.root, "checkout", "-q", "--detach")
+    was = snapshot(project.root)
+    call = project.begin(1)
+    git(project.root, "checkout", "-q", "main")
+    git(project.root, "commit", "-q", "--allow-empty", "-m", "second")
+    project.end(call)
+    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
+
+
+def test_a_staged_file_may_have_the_name_of_a_mark_of_ours(project: Project) -> None:
+    for name in ("flags", "stages"):
+        (project.root / name).write_text("x\n")
+    git(project.root, "add", "-A")
+    was = snapshot(project.root)
+    call = project.begin(1)
+    git(project.root, "reset", "-q", "--hard")
+    project.end(call)
+    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
 
 
 # flags of the index
