@@ -22,6 +22,7 @@ import pytest
 from tests.sandbox.undo.tree import Project, git, remove, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
+from golem_forge.core.changes import ChangeSet
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
@@ -430,7 +431,7 @@ def test_a_process_that_goes_on_and_writes_through_a_mapping_is_seen(
         mapping[:] = b"X" * len(mapping)
         made = project.end((span, facts))
     assert [one.path for one in made.changes] == ["/workspace/work.txt"]
-    assert not project.undo(turn=1)
+    assert not project.undo(turn=1, also=["/workspace/work.txt"])
     assert path.read_text() == "four years\n"
 
 
@@ -459,6 +460,27 @@ def test_a_large_file_that_appears_while_a_process_goes_on_is_not_its_own(root: 
     (project.root / "thesis.bin").write_bytes(b"x" * 5000)
     assert [one.parts for one in project.history.coverage(project.session).uncovered] == [("thesis.bin",)]
     project.end((span, facts))
+
+
+@pytest.mark.parametrize("ends", ["by itself", "with Forge"])
+def test_what_changed_while_a_server_of_a_call_went_on_is_listed_and_left_alone(project: Project, ends: str) -> None:
+    """It may be the person's, who works beside it."""
+    span, facts = project.begin(1)
+    (project.root / "a.txt").write_text("the call\n")
+    project.log.append(ChangeSet(**facts, changes=tuple(project.history.end(span, goes_on=True))))  # type: ignore[arg-type]
+    (project.root / "mine.txt").write_text("mine\n")
+    (project.root / "src/b.py").write_text("mine\n")
+    if ends == "by itself":
+        project.end((span, facts))
+    else:
+        with project.history.store.locked():
+            project.history.store.abandon_span(span)
+        recover(project.home, project.sandbox, project.settings)
+    left = project.undo(turn=1)
+    assert set(left) == {"/workspace/mine.txt", "/workspace/src/b.py"}
+    assert all("while a process of the call went on" in why for why in left.values())
+    assert (project.root / "a.txt").read_text() == "one\n"
+    assert (project.root / "mine.txt").read_text() == (project.root / "src/b.py").read_text() == "mine\n"
 
 
 def test_what_the_person_wrote_through_a_mapping_is_left_alone(project: Project) -> None:
