@@ -3,8 +3,8 @@
     .git/HEAD               a link to `ref: refs/heads/main`, or to a commit
     .git/refs/heads/main    a link to a commit
     .git/refs/stash         a link to all entries, newest first
-    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index`), with its
-                            flags and what is in conflict
+    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index`),
+                            with its flags and what is in conflict
 
 So a change set has them like every other path. Git reads and writes all of it: refs move by one transaction that names
 the old values, the index is exchanged under git's own lock. `stamp` says without git whether anything may have changed.
