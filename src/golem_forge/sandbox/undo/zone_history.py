@@ -31,7 +31,7 @@ from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState, line_changes
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.git.repository import Repository, find_repository
-from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.handles import Identity, Parts, path_identity
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
 from golem_forge.sandbox.undo.git_state import INDEX, GitListing, GitRefused, GitState, left_commits
@@ -677,15 +677,16 @@ class ZoneHistory:
 
 _PRUNED: Final = "git does not have its content any more, or it is too large"
 
-_histories: WeakValueDictionary[tuple[str, str], ZoneHistory] = WeakValueDictionary()
+_histories: WeakValueDictionary[tuple[str, Identity | None, str], ZoneHistory] = WeakValueDictionary()
 _sharing = Lock()
 
 
 def zone_history(zone: Zone, home: Path, settings: UndoSettings) -> ZoneHistory:
     """The one of this process for a zone, by its configured directory: a worker's zone may begin deeper. Whoever calls
-    keeps it: the next one begins with a look at everything."""
+    keeps it: the next one begins with a look at everything. Threat: another directory in the place of one that somebody
+    still keeps; it has one of its own."""
     host = outer_host(zone)
-    key = (host, str(home))
+    key = (host, path_identity(host), str(home))
     with _sharing:
         found = _histories.get(key)
         if found is None:
