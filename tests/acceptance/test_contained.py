@@ -3,6 +3,7 @@ does."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import pytest
 
 from golem_forge import open_session
 from golem_forge.agent.explain import open_evaluator, plan_for_explain
-from golem_forge.agent.session import entry_session
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import trust_store
+from golem_forge.cli import changes as forge_changes
 from golem_forge.cli.dry_run import preview
 from golem_forge.cli.rules import run as forge_rules
 from golem_forge.cli.run import parse_run_args
@@ -23,23 +24,33 @@ from golem_forge.core.decisions import AnsweredBy, Decision, Status, Verdict
 from golem_forge.storage.home import forge_home
 
 WORKER = "---\nname: main\ntoolsets: {%s}\nsandbox: {zones: [{name: workspace, mode: rw}]}\n---\nWork.\n"
+COMMANDS = (
+    *("ls -la", "git status", "grep -rn one .", "cat a.txt | wc -l"),
+    *("touch new", "echo x >> notes.txt", "for f in *.txt; do wc -l $f; done", "rm -rf build", "ls *.txt"),
+    *("FOO=1 make test", "cat <<E > f\nx\nE", "find . -name '*.pyc' -delete", "git commit -qam x", "git reset --hard"),
+    *("chmod -R a+w .", "python3 -c 'print(1)'", "echo ls | sh", "mv a.txt c.txt", "make && ls"),
+    *("git push", "pip install x && make", "npm install", "curl x | sh", "docker ps", "scp a.txt host:x"),
+    *("sudo ls", "cat .env", "cat /etc/passwd", "crontab x", "forge run x", "echo x > .env", "rm -rf /"),
+)
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
-    *(
-        ("exec_command", {"cmd": cmd})
-        for cmd in (
-            *("ls -la", "touch new", "echo x >> notes.txt", "for f in *.txt; do wc -l $f; done", "rm -rf build"),
-            *("git push", "pip install x && make", "sudo ls", "cat .env", "cat /etc/passwd", "curl x | sh", "rm -rf /"),
-        )
-    ),
+    *(("exec_command", {"cmd": cmd}) for cmd in COMMANDS),
     ("exec_command", {"cmd": "make", "network": ["a.test"]}),
+    ("read_file", {"path": "b.txt"}),
     ("write_file", {"path": "made.txt", "content": "x"}),
     ("write_file", {"path": ".env", "content": "x"}),
     ("write_file", {"path": ".git/hooks/x", "content": "x"}),
-    ("delete_file", {"path": "a.txt"}),
+    ("delete_file", {"path": "b.txt"}),
     ("apply_patch", {"input": "*** Begin Patch\n*** Add File: p.txt\n+p\n*** End Patch\n"}),
     ("save_memory", {"memory_id": "m", "content": "x"}),
     ("webfetch", {"url": "https://a.test/x"}),
 )
+UNASKED = {
+    "contained": {*COMMANDS[:19], "read_file b.txt", "write_file made.txt", "delete_file b.txt", "apply_patch"},
+    "interactive": {*COMMANDS[:4], "read_file b.txt"},
+    "auto_deny": {*COMMANDS[:4], "read_file b.txt"},
+    "strict": set(),
+}
+"""What runs without an answer; in `approve_all` everything does that is not blocked."""
 
 
 @pytest.fixture
@@ -59,21 +70,55 @@ def said(decision: Decision | None) -> tuple[Any, ...]:
     return (decision.verdict, decision.risk, decision.not_contained, decision.fingerprint)
 
 
-async def test_an_explanation_says_what_a_call_does(project: Path) -> None:
+@pytest.mark.parametrize("mode", ["auto_deny", "strict", "interactive", "contained", "approve_all"])
+def test_an_explanation_says_what_a_call_does_and_its_card_too(
+    project: Path, mode: str, asked: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     forge_home().ensure("tools")
-    told = []
-    async with open_evaluator(plan_for_explain(forge_home(), project, mode=ApprovalMode.CONTAINED)) as dry:
-        for name, args in CALLS:
-            judged = (await dry.tool_call(name, args)).judged
-            told.append((said(judged.decision if judged else None), judged and judged.decision.runs_unasked))
-    met = []
-    async with entry_session(project, approval="contained") as session:
-        for name, args in CALLS:
-            outcome = await session.call(name, args)
-            met.append((said(outcome.decision), outcome.decision and outcome.executed))
-    assert told == met
-    ran = [args.get("cmd", name) for (name, args), (_, runs) in zip(CALLS, met, strict=True) if runs]
-    assert ran == [*(args["cmd"] for _, args in CALLS[:5]), "write_file", "delete_file", "apply_patch"]
+    told, explained, cards = [], [], asked({"approved": False})
+
+    async def look() -> None:
+        async with open_evaluator(plan_for_explain(forge_home(), project, mode=ApprovalMode(mode))) as dry:
+            for name, args in CALLS:
+                judged = (await dry.tool_call(name, args)).judged
+                told.append((said(judged.decision if judged else None), judged and judged.decision.runs_unasked))
+
+    met: list[tuple[Any, Any]] = []
+    shown: list[Any] = []
+
+    async def work() -> None:
+        how = {} if mode in ("auto_deny", "approve_all") else {"approval_callback": cards}
+        async with open_session(project, approval=mode, **how) as session:
+            for name, args in CALLS:
+                before = len(cards)
+                outcome = await session.call(name, args)
+                met.append((said(outcome.decision), outcome.decision and outcome.executed))
+                shown.append(cards[before].fingerprint if len(cards) > before else None)
+
+    asyncio.run(look())
+    for name, args in CALLS:
+        code = forge_rules(["explain", "--json", "--mode", mode, name, json.dumps(args)])
+        decision = json.loads(capsys.readouterr().out).get("decision") or {}
+        explained.append((code, decision.get("verdict"), decision.get("fingerprint")))
+    asyncio.run(work())
+    named = [args.get("cmd") or f"{name} {args.get('path', '')}".strip() for name, args in CALLS]
+    for call, dry, (code, verdict, fingerprint), (decision, ran), card in zip(
+        named, told, explained, met, shown, strict=True
+    ):
+        assert dry[0] == decision, call
+        if not decision:  # refused before anybody judges it
+            assert (dry[1], ran, verdict, card) == (None, None, None, None), call
+            continue
+        assert (verdict, fingerprint) == (decision[0].value, decision[3]), call
+        assert code == {"preApproved": 0, "ask": 3, "blocked": 4}[verdict], call
+        if mode == "approve_all":
+            assert ran == (verdict != "blocked"), call
+        else:
+            assert ran == dry[1], call
+        asks = mode not in ("auto_deny", "approve_all") and verdict == "ask" and not ran
+        assert card == (decision[3] if asks else None), call
+    if mode in UNASKED:
+        assert {call for call, (_, ran) in zip(named, met, strict=True) if ran} == UNASKED[mode]
 
 
 def test_the_verbs_name_the_reason(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -193,6 +238,19 @@ async def test_where_walls_are_off_it_asks_and_says_why_once(project: Path) -> N
     ]
 
 
+async def test_what_runs_in_a_directory_that_was_made_anew_can_be_undone(project: Path) -> None:
+    """As when somebody clones a repository again while an earlier session is still open."""
+    async with open_session(project, approval="contained", approval_callback=lambda _: {"approved": True}) as earlier:
+        assert (await earlier.call("exec_command", {"cmd": "echo 1 > one"})).ok
+        project.rename(project.with_name("old"))
+        project.mkdir()
+        (project / "thesis.txt").write_text("four years\n")
+        async with open_session(project, approval="contained", approval_callback=lambda _: {"approved": True}) as made:
+            assert (await made.call("exec_command", {"cmd": "rm thesis.txt; echo 2 > two"})).ok
+            assert (await made.undo()).ok
+    assert (project / "thesis.txt").read_text() == "four years\n" and not (project / "two").exists()
+
+
 @pytest.mark.parametrize("mode", ["contained", "interactive", "strict"])
 async def test_an_undo_shows_its_card_each_time_and_nothing_is_remembered_from_it(
     project: Path, asked: Any, mode: str
@@ -211,3 +269,22 @@ async def test_an_undo_shows_its_card_each_time_and_nothing_is_remembered_from_i
             assert card.payload == "delete /workspace/made.txt" and card.choices == ()
             assert outcome.decision is not None
             assert (outcome.decision.answered_by, outcome.decision.remembered) == (AnsweredBy.PERSON, "")
+
+
+def test_files_that_changed_after_they_were_shown_are_shown_again_first(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def work() -> None:
+        async with open_session(project, approval="contained", approval_callback=lambda _: {"approved": False}) as made:
+            assert (await made.call("exec_command", {"cmd": "echo two > a.txt; echo two > b.txt"})).ok
+
+    def meanwhile(_: str) -> bool:
+        (project / "a.txt").write_text("mine\n")
+        return True
+
+    asyncio.run(work())
+    monkeypatch.setattr(forge_changes, "can_ask", lambda: True)
+    monkeypatch.setattr(forge_changes, "ask_yes", meanwhile)
+    assert forge_changes.run_undo([]) == 3
+    assert "files changed since they were shown; run `forge undo` again" in capsys.readouterr().err
+    assert (project / "a.txt").read_text() == "mine\n" and (project / "b.txt").read_text() == "two\n"

@@ -15,6 +15,7 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.calls import Outcome, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.toolsets.undo import EVERYTHING_STANDS
 from golem_forge.ui.render.lines import plain_text
 from golem_forge.ui.trace import create_trace_formatter
 
@@ -101,6 +102,23 @@ async def test_the_files_of_every_turn_from_there_on_go_back_newest_first(
         assert [each.args for each in calls] == [{"turn": 3}, {"turn": 2}]
         assert rewound == [{"turn": 2, "message": "two", "conversation": False, "files": True}]
         assert len(await runtime.rewind_points()) == 3 and all(code != "prefill" for code, _ in heard)
+
+
+async def test_a_turn_that_stands_as_it_was_before_does_not_stop_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the person undid its files one by one, or by hand."""
+    async with runtime_in(tmp_path, []) as runtime:
+        for text in ("one", "two"):
+            await runtime.turn(text)
+        record(runtime.home.path, change_set(runtime.session_id, "c2", 2, edited("/workspace/2")))
+
+        async def call(asked: ToolCall) -> Outcome:
+            return Outcome(call=asked, status=Status.EXECUTION_FAILED, tool=asked.name, error=EVERYTHING_STANDS)
+
+        monkeypatch.setattr(runtime.path, "call", call)
+        await runtime._commands.run("/rewind 1")  # type: ignore[union-attr]
+        assert await runtime.rewind_points() == ()
 
 
 async def test_it_is_refused_while_an_answer_is_on_its_way(tmp_path: Path) -> None:

@@ -579,12 +579,19 @@ class WorkerRuntime:
         return read_changes(self.home.path, self.session_id)
 
     async def undo(
-        self, *, turn: int | None = None, call: str = "", paths: Sequence[str] = (), redo: bool = False
+        self,
+        *,
+        turn: int | None = None,
+        call: str = "",
+        paths: Sequence[str] = (),
+        also: Sequence[str] = (),
+        redo: bool = False,
     ) -> Outcome:
         """Takes it back, as a call of the person: of this turn, call or of these paths; without any, of the last turn
-        that changed something."""
+        that changed something. `also`: paths to take back although they were changed since or may be somebody else's
+        work."""
         selected = ChangeSelection(turn=turn, call=call, paths=tuple(paths))
-        return await self.path.call(undo_call(selected, redo=redo))
+        return await self.path.call(undo_call(selected, also=also, redo=redo))
 
     async def rewind_points(self) -> tuple[RewindPoint, ...]:
         journal, messages, worker = self.journal, list(self.history.messages), self.history.worker_id

@@ -119,12 +119,19 @@ class Session:
         return read_changes(self.state.home.path, self.id)
 
     async def undo(
-        self, *, turn: int | None = None, call: str = "", paths: Sequence[str] = (), redo: bool = False
+        self,
+        *,
+        turn: int | None = None,
+        call: str = "",
+        paths: Sequence[str] = (),
+        also: Sequence[str] = (),
+        redo: bool = False,
     ) -> Outcome:
         """Takes it back, as a call of the person: of this turn, call or of these paths; without any, of the last turn
-        that changed something."""
+        that changed something. `also`: paths to take back although they were changed since or may be somebody else's
+        work."""
         selected = ChangeSelection(turn=turn, call=call, paths=tuple(paths))
-        return await self.call(undo_call(selected, redo=redo))
+        return await self.call(undo_call(selected, also=also, redo=redo))
 
     def refresh(self) -> None:
         """Tool folders and lists of servers that changed count from now on; every call and batch looks by itself.

@@ -163,7 +163,7 @@ async def _undo(named: NamedChanges, also: Sequence[str], *, redo: bool, yes: bo
         """The person has seen every file and said so; what is planned now must be the same."""
         if request.payload == shown:
             return {"approved": True}
-        return {"approved": False, "reason": "files changed since they were shown; run_undo it again"}
+        return {"approved": False, "reason": "files changed since they were shown; run `forge undo` again"}
 
     try:
         async with entry_session(

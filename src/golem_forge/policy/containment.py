@@ -18,6 +18,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -40,6 +41,7 @@ from golem_forge.policy.shell.lenient import CommandScan, FoundCommand, find_com
 from golem_forge.policy.shell.readonly_table import READ_ONLY_TABLE
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Coverage, Level, ProbeReport, UncoveredPath
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone
@@ -93,17 +95,18 @@ def uncovered_reason(zone: Zone, found: UncoveredPath) -> str:
 
 
 def command_reasons(text: str, sandbox: Sandbox, cwd: str, coverage: Coverage) -> Iterator[str]:
-    """Yields why a command cannot run without a question: what it needs outside the walls, and which of its paths could
-    not be undone.
+    """Yields why a command cannot run without a question: what it needs outside the walls, which secret files it
+    writes, and which of its paths could not be undone.
     """
     found = find_commands(text)
     for words, needs in outside_needs(found):
         yield f"`{words}` needs {needs}"
-    if not any(known.uncovered for known in coverage.zones.values()):
-        return
+    uncovered = any(known.uncovered for known in coverage.zones.values())
     here = cwd
     for command in found.blockable:
-        for path, whole in _changed_words(command):
+        for path in written_paths(command):
+            yield from _secret_reasons(join_paths(join_paths(path, command.directory), here), sandbox)
+        for path, whole in _changed_words(command) if uncovered else ():
             yield from _named_reasons(join_paths(join_paths(path, command.directory), here), whole, sandbox, coverage)
         if command.program in ("cd", "pushd", "chdir"):
             here = posixpath.normpath(join_paths(next(iter(plain_operands(command.arguments)), "."), here))
@@ -117,6 +120,13 @@ def _changed_words(command: FoundCommand) -> Iterator[tuple[str, bool]]:
         named = file_words(command.program, command.arguments)
         words += [(path, whole) for word in named for path in spellings(word)]
     yield from dict.fromkeys(words[:_MOST_WORDS])
+
+
+def _secret_reasons(path: str, sandbox: Sandbox) -> Iterator[str]:
+    with suppress(SandboxError):
+        place = sandbox.locate(posixpath.normpath(path))
+        if place.zone is not None and is_secret_name("/".join(place.parts)):
+            yield f"`{place.zone.virtual(place.parts)}` looks like a secret"
 
 
 def _named_reasons(path: str, whole: bool, sandbox: Sandbox, coverage: Coverage) -> Iterator[str]:

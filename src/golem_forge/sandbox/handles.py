@@ -67,6 +67,14 @@ def identity_of(stat: os.stat_result) -> Identity:
     return stat.st_dev, stat.st_ino
 
 
+def path_identity(path: str | os.PathLike[str]) -> Identity | None:
+    """Of what a path leads to now; None: nothing is there, or it cannot be seen."""
+    try:
+        return identity_of(os.stat(path))
+    except OSError:
+        return None
+
+
 def entry_stat(path: str, directory: int | None = None) -> os.stat_result | None:
     """Returns the stat of an entry, of a link itself and not its target; None if it is missing or cannot be read."""
     try:

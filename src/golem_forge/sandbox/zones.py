@@ -32,7 +32,16 @@ from golem_forge.core.options import options_from, require, takes_options
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.errors import zone_gone, zone_replaced
-from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, Identity, Opener, best_opener, identity_of
+from golem_forge.sandbox.handles import (
+    CONTENT,
+    DIRECTORY,
+    Handle,
+    Identity,
+    Opener,
+    best_opener,
+    identity_of,
+    path_identity,
+)
 from golem_forge.sandbox.protected import PROTECTED_NAMES, normal_name
 
 USER_TOOLS: Final = "user_tools"
@@ -320,8 +329,8 @@ def _place_problems(spec: ZoneSpec, seen: dict[str, ZoneSpec], forge_home: Path,
         return
     if relation := _relation(spec.path, forge_home):
         yield f"Zone '{spec.name}' {relation} FORGE_HOME, which no zone may reach; choose another directory."
-    if spec.mode is AccessMode.RW and _identity(spec.path) in identities_above(home):
-        what = "is" if _identity(spec.path) == _identity(home) else "contains"
+    if spec.mode is AccessMode.RW and path_identity(spec.path) in identities_above(home):
+        what = "is" if path_identity(spec.path) == path_identity(home) else "contains"
         yield f"Zone '{spec.name}' {what} the home directory and is rw; name a project directory, or use mode: ro."
     for other in seen.values():
         if relation := _relation(spec.path, other.path):
@@ -332,7 +341,7 @@ def _place_problems(spec: ZoneSpec, seen: dict[str, ZoneSpec], forge_home: Path,
 
 def _relation(one: Path, other: Path) -> str:
     """Describes how two directories lie to each other; empty if they are apart."""
-    first, second = _identity(one), _identity(other)
+    first, second = path_identity(one), path_identity(other)
     if first is not None and first == second:
         return "is the same directory as"
     if first in identities_above(other):
@@ -340,17 +349,10 @@ def _relation(one: Path, other: Path) -> str:
     return "lies in" if second in identities_above(one) else ""
 
 
-def _identity(path: Path) -> Identity | None:
-    try:
-        return identity_of(os.stat(path))
-    except OSError:
-        return None
-
-
 def identities_above(path: Path | str) -> set[Identity]:
     """The real directory and all that contain it; of a path that does not exist yet, those that do."""
     real = Path(os.path.realpath(path))
-    return {found for step in (real, *real.parents) if (found := _identity(step)) is not None}
+    return {found for step in (real, *real.parents) if (found := path_identity(step)) is not None}
 
 
 GIT: Final = ".git"

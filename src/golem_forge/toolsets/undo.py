@@ -31,6 +31,7 @@ _DESCRIPTION: Final = (
     "Take back what calls of this session changed in files, links, directories and git's branches: the last turn that "
     "changed something, or the turn, call or paths that are named."
 )
+EVERYTHING_STANDS: Final = "Everything stands as it was before: there is nothing to undo."
 _MOST_NAMED: Final = 20
 _MOST_SHOWN: Final = 1_000
 
@@ -135,14 +136,17 @@ def undo_summary(found: UndoPreview) -> str:
 def _warnings(found: UndoPreview) -> list[str]:
     left = [f"{display_name(one.path)} is left alone: {one.why}" for one in found.steps if not one.selected]
     lost = [f"{display_name(one.path)} cannot be brought back: {one.why}" for one in found.lost]
+    named = [
+        f"{display_name(one.path)} is taken back because it was named: {one.why}" for one in found.selected if one.why
+    ]
     said = left + lost
     more = [f"{len(said) - _MOST_NAMED} more paths are not taken back"] if len(said) > _MOST_NAMED else []
-    return said[:_MOST_NAMED] + more
+    return named[:_MOST_NAMED] + said[:_MOST_NAMED] + more
 
 
 def _why_nothing(found: UndoPreview) -> str:
     if not (said := _warnings(found)):
-        return "Everything stands as it was before: there is nothing to undo."
+        return EVERYTHING_STANDS
     return "\n".join(("Nothing can be undone here.", *said, "Name a path in `also` to take it back all the same."))
 
 

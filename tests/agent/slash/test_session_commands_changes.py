@@ -79,6 +79,8 @@ async def test_a_session_that_changed_nothing_says_so(host: Any) -> None:
         ("/undo 2", {"turn": 2}),
         ("/undo c1", {"call": "c1aaaa"}),
         ("/undo a.txt /workspace/c.txt", {"paths": ["/workspace/a.txt", "/workspace/c.txt"]}),
+        ("/undo also c.txt", {"also": ["/workspace/c.txt"]}),
+        ("/undo 2 also c.txt", {"turn": 2, "also": ["/workspace/c.txt"]}),
         ("/redo", {"redo": True}),
     ],
 )
@@ -98,6 +100,10 @@ def test_what_was_undone_is_marked_and_a_redo_takes_the_mark_away() -> None:
     assert taken_back([first, part]) == {"c1": "undone in part"}
     assert taken_back([first, whole]) == {"c1": "undone"}
     assert "c1" not in taken_back([first, whole, again])
+    rest = change_set("s", "u4", 0, edited("/w/b"), undoes=("c1",))
+    without = change_set("s", "u5", 0, edited("/w/b"), undoes=("u4",))
+    assert taken_back([first, part, rest])["c1"] == "undone"
+    assert taken_back([first, part, rest, without])["c1"] == "undone in part"
 
 
 async def test_mode_shows_every_mode_and_changes_it_for_the_session(host: Any) -> None:
@@ -119,6 +125,7 @@ async def test_python_has_the_same(changed: Any, made: list[ToolCall]) -> None:
     session = changed.session
     assert [(each.call, each.turn) for each in session.changes()] == [("c1aaaa", 1), ("c2bbbb", 2), ("c3cccc", 2)]
     assert (await session.undo(turn=2)).ok
-    await session.undo(call="c1aaaa", paths=["/workspace/a.txt"])
-    assert [each.args for each in made] == [{"turn": 2}, {"call": "c1aaaa", "paths": ["/workspace/a.txt"]}]
+    await session.undo(call="c1aaaa", paths=["/workspace/a.txt"], also=["/workspace/b.txt"])
+    last = {"call": "c1aaaa", "paths": ["/workspace/a.txt"], "also": ["/workspace/b.txt"]}
+    assert [each.args for each in made] == [{"turn": 2}, last]
     assert all(each.caller is Caller.HUMAN for each in made)

@@ -22,6 +22,7 @@ import pytest
 from tests.sandbox.undo.tree import Project, git, remove, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
+from golem_forge.core.changes import ChangeSet
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
@@ -230,18 +231,13 @@ def test_an_open_merge_is_taken_back(project: Project) -> None:
     call = project.begin(1)
     git(root, "merge", "-q", "--no-commit", "--no-ff", "topic")
     project.end(call)
-    left = project.undo(turn=1)
-    assert left or not (root / ".git/MERGE_HEAD").exists()
+    assert not project.undo(turn=1)
+    assert not (root / ".git/MERGE_HEAD").exists()
 
 
 def test_a_merge_in_conflict_is_the_same_state_in_another_process(project: Project) -> None:
     root = project.root
-    git(root, "checkout", "-q", "-b", "topic")
-    (root / "a.txt").write_text("t\n")
-    git(root, "commit", "-qam", "t")
-    git(root, "checkout", "-q", "main")
-    (root / "a.txt").write_text("m\n")
-    git(root, "commit", "-qam", "m")
+    diverge(root)
     call = project.begin(1)
     git(root, "merge", "-q", "topic", check=False)
     after = next(one.after for one in project.end(call).changes if one.path.endswith(".git/index"))
@@ -254,6 +250,64 @@ def test_a_merge_in_conflict_is_the_same_state_in_another_process(project: Proje
     """
     ran = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, cwd=TESTS)
     assert ran.stdout.strip() == after.digest
+
+
+def diverge(root: Path) -> None:
+    """`topic` and `main`, which change the same line."""
+    git(root, "checkout", "-q", "-b", "topic")
+    (root / "a.txt").write_text("t\n")
+    git(root, "commit", "-qam", "t")
+    git(root, "checkout", "-q", "main")
+    (root / "a.txt").write_text("m\n")
+    git(root, "commit", "-qam", "m")
+
+
+@pytest.mark.parametrize(
+    ("before", "command"),
+    [
+        ("merge topic", "merge --abort"),
+        ("merge topic", "reset --hard"),
+        ("merge topic", "commit -qam resolved"),
+        ("cherry-pick topic", "reset"),
+        ("rebase topic", "rebase --abort"),
+        ("rebase topic", "rebase --skip"),
+        ("status", "merge topic"),
+        ("status", "rebase topic"),
+    ],
+)
+def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str, command: str) -> None:
+    """Else a person who commits after the undo leaves one side out without a word."""
+    diverge(project.root)
+    git(project.root, *before.split(), check=False)
+    was = snapshot(project.root)
+    call = project.begin(1)
+    git(project.root, *command.split(), check=False)
+    project.end(call)
+    then = snapshot(project.root)
+    assert then != was
+    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
+    assert (project.undo(redo=True), snapshot(project.root)) == ({}, then)
+
+
+def test_a_branch_that_moved_while_head_came_to_be_on_it_goes_back_with_it(project: Project) -> None:
+    git(project.root, "checkout", "-q", "--detach")
+    was = snapshot(project.root)
+    call = project.begin(1)
+    git(project.root, "checkout", "-q", "main")
+    git(project.root, "commit", "-q", "--allow-empty", "-m", "second")
+    project.end(call)
+    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
+
+
+def test_a_staged_file_may_have_the_name_of_a_mark_of_ours(project: Project) -> None:
+    for name in ("flags", "stages"):
+        (project.root / name).write_text("x\n")
+    git(project.root, "add", "-A")
+    was = snapshot(project.root)
+    call = project.begin(1)
+    git(project.root, "reset", "-q", "--hard")
+    project.end(call)
+    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
 
 
 # flags of the index
@@ -377,7 +431,7 @@ def test_a_process_that_goes_on_and_writes_through_a_mapping_is_seen(
         mapping[:] = b"X" * len(mapping)
         made = project.end((span, facts))
     assert [one.path for one in made.changes] == ["/workspace/work.txt"]
-    assert not project.undo(turn=1)
+    assert not project.undo(turn=1, also=["/workspace/work.txt"])
     assert path.read_text() == "four years\n"
 
 
@@ -406,6 +460,27 @@ def test_a_large_file_that_appears_while_a_process_goes_on_is_not_its_own(root: 
     (project.root / "thesis.bin").write_bytes(b"x" * 5000)
     assert [one.parts for one in project.history.coverage(project.session).uncovered] == [("thesis.bin",)]
     project.end((span, facts))
+
+
+@pytest.mark.parametrize("ends", ["by itself", "with Forge"])
+def test_what_changed_while_a_server_of_a_call_went_on_is_listed_and_left_alone(project: Project, ends: str) -> None:
+    """It may be the person's, who works beside it."""
+    span, facts = project.begin(1)
+    (project.root / "a.txt").write_text("the call\n")
+    project.log.append(ChangeSet(**facts, changes=tuple(project.history.end(span, goes_on=True))))  # type: ignore[arg-type]
+    (project.root / "mine.txt").write_text("mine\n")
+    (project.root / "src/b.py").write_text("mine\n")
+    if ends == "by itself":
+        project.end((span, facts))
+    else:
+        with project.history.store.locked():
+            project.history.store.abandon_span(span)
+        recover(project.home, project.sandbox, project.settings)
+    left = project.undo(turn=1)
+    assert set(left) == {"/workspace/mine.txt", "/workspace/src/b.py"}
+    assert all("while a process of the call went on" in why for why in left.values())
+    assert (project.root / "a.txt").read_text() == "one\n"
+    assert (project.root / "mine.txt").read_text() == (project.root / "src/b.py").read_text() == "mine\n"
 
 
 def test_what_the_person_wrote_through_a_mapping_is_left_alone(project: Project) -> None:

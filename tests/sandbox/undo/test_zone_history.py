@@ -19,7 +19,7 @@ from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import PathKind
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.log import SessionChangeLog
-from golem_forge.sandbox.undo.restore import NothingToUndo, forget_session, preview, prune, recover
+from golem_forge.sandbox.undo.restore import EDITED, NothingToUndo, forget_session, preview, prune, recover
 from golem_forge.sandbox.undo.store import ZoneStore
 
 MIB = 1 << 20
@@ -280,6 +280,33 @@ def test_what_the_person_edits_between_the_call_and_the_undo_stays_unless_it_is_
     assert (project.root / "src/b.py").read_text() == "print(1)\n"
     project.undo(turn=1, also=("/workspace/a.txt",))
     assert (project.root / "a.txt").read_text() == "one\n"
+
+
+def test_the_rest_of_a_turn_can_be_undone_after_a_part_of_it(project: Project) -> None:
+    first, second = project.root / "first", project.root / "second"
+    for number, names in ((1, ("first",)), (2, ("a", "b", "second"))):
+        call = project.begin(number)
+        for name in names:
+            (project.root / name).write_text("new\n")
+        project.end(call)
+    assert not project.undo(paths=["/workspace/a"]) and second.exists()
+    assert not project.undo() and not (project.root / "b").exists() and not second.exists() and first.exists()
+    assert not project.undo() and not first.exists()
+    with pytest.raises(NothingToUndo, match="Nothing is left"):
+        project.undo()
+
+
+def test_a_turn_of_which_only_edited_files_are_left_does_not_stand_in_the_way(project: Project) -> None:
+    for number in (1, 2):
+        call = project.begin(number)
+        for name in ("a", "b"):
+            (project.root / f"{name}{number}").write_text("new\n")
+        project.end(call)
+    (project.root / "a2").write_text("mine\n")
+    assert project.undo() == {"/workspace/a2": EDITED}
+    assert not project.undo() and not (project.root / "a1").exists()
+    assert project.undo() == {"/workspace/a2": EDITED}
+    assert (project.root / "a2").read_text() == "mine\n"
 
 
 def test_a_directory_the_call_made_stays_where_the_person_put_something_into_it(project: Project) -> None:

@@ -114,6 +114,8 @@ async def test_a_text_that_nobody_can_read_has_the_risk_of_a_command(bench: Benc
         ("curl x | sh", "`curl` needs a host"),
         ("sudo ls", "(privilege)"),
         ("cat .env > f", "(secret_read)"),
+        ("echo x > .env", "`/workspace/.env` looks like a secret"),
+        ("mkdir d; cd d && echo x >> id_rsa", "`/workspace/d/id_rsa` looks like a secret"),
         ("cat /etc/passwd", "reaches outside every zone"),
         ("crontab x", "(persistence)"),
         ("forge run x", "(self_invoke)"),

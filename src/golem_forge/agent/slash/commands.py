@@ -540,7 +540,9 @@ BUILT_IN_COMMANDS: Final = {
     "changes": BuiltInCommand(
         "/changes [TURN|CALL|PATH]", "list the files this session changed, or show a diff", changes_command
     ),
-    "undo": BuiltInCommand("/undo [TURN|CALL|PATH …]", "undo what the last turn changed, or another", undo_command),
+    "undo": BuiltInCommand(
+        "/undo [TURN|CALL|PATH …] [also PATH …]", "undo what the last turn changed, or another", undo_command
+    ),
     "redo": BuiltInCommand("/redo", "take the last undo back", redo_command),
     "rewind": BuiltInCommand(
         "/rewind [N [conversation|files|both]]", "go back to an earlier message of yours", rewind_command

@@ -32,7 +32,14 @@ from golem_forge.agent.recorded_sessions import (
     session_title,
     session_titles,
 )
-from golem_forge.agent.session_changes import NOTHING_CHANGED, changes_text, read_changes, select_changes, undo_call
+from golem_forge.agent.session_changes import (
+    NOTHING_CHANGED,
+    changes_text,
+    read_changes,
+    select_changes,
+    select_paths,
+    undo_call,
+)
 from golem_forge.agent.session_changes import ChangeSelection as Selection
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.slash.invocation import PREFILL, Invocation, SlashHost
@@ -67,12 +74,15 @@ from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.exec import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows
+from golem_forge.toolsets.undo import EVERYTHING_STANDS
 
 NEXT_MODE: Final = "next"
 """The argument of `/mode next`, which a key of a UI sends."""
 CYCLE: Final = (ApprovalMode.INTERACTIVE, ApprovalMode.CONTAINED, ApprovalMode.PLAN)
 _BY: Final = "this session (/mode)"
 _REWIND_USAGE: Final = "/rewind N [conversation|files|both]; /rewind alone lists your messages"
+_ALSO: Final = "also"
+"""In `/undo` the paths behind it are taken back although they were changed since or may be somebody else's work."""
 _WHAT: Final = ("conversation", "files", "both")
 _SHORT: Final = 70
 _NOT_REWOUND: Final = "Plans, approvals and loaded tools are not rewound."
@@ -106,8 +116,10 @@ async def _undo(call: Invocation, *, redo: bool) -> str:
     every = await _changes(call.host)
     if not every:
         return NOTHING_CHANGED
-    selected = select_changes(every, call.args)
-    outcome = await call.host.path.call(undo_call(selected, redo=redo))
+    words = list(call.args)
+    at = words.index(_ALSO) if _ALSO in words else len(words)
+    also = select_paths(every, words[at + 1 :]).paths
+    outcome = await call.host.path.call(undo_call(select_changes(every, words[:at]), also=also, redo=redo))
     if not outcome.ok:
         raise CommandError(outcome.error)
     return ""  # its result was shown as every result is
@@ -160,7 +172,7 @@ async def _undo_from(host: SlashHost, every: tuple[ChangeSet, ...], turn: int) -
     turns = {each.turn for each in every if each.turn >= turn and undone.get(each.call) != "undone" and not each.undoes}
     for each in sorted(turns, reverse=True):
         outcome = await host.path.call(undo_call(Selection(turn=each)))
-        if not outcome.ok:
+        if not outcome.ok and outcome.error != EVERYTHING_STANDS:
             raise CommandError(
                 f"The files of turn {each} and before are as they were, and so is the conversation. {outcome.error}"
             )

@@ -3,7 +3,8 @@
     .git/HEAD               a link to `ref: refs/heads/main`, or to a commit
     .git/refs/heads/main    a link to a commit
     .git/refs/stash         a link to all entries, newest first
-    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index`)
+    .git/index              a file: the commit that HEAD is, and what the index has otherwise (`git diff-index`),
+                            with its flags and what is in conflict
 
 So a change set has them like every other path. Git reads and writes all of it: refs move by one transaction that names
 the old values, the index is exchanged under git's own lock. `stamp` says without git whether anything may have changed.
@@ -15,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -41,9 +41,9 @@ _WAS: Final = "refs/forge/was/undo/"
 _LIMITS: Final = GitLimits(seconds=30, output=256 << 20)
 _EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _SYMBOLIC: Final = "ref: "
-_CONFLICT: Final = "the index is in the middle of a merge"
 _DEEPEST: Final = 24
 _FLAGS: Final = b"\0flags\0"
+_STAGES: Final = b"\0stages\0"
 _OPERATIONS: Final = (
     *("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "AUTO_MERGE"),
     *("BISECT_LOG", "BISECT_START", "BISECT_TERMS", "BISECT_NAMES", "BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK"),
@@ -113,12 +113,11 @@ class GitState:
         """Path → state, and the content where it is a file; the caller keeps it. `hidden`: entries with a flag, as
         somebody read them from the index that had this stat. Raises GitRefused."""
         found, commit, diff = reading
-        if any(line.startswith(b":") and line.endswith(b" U") for line in diff.split(b"\0")):
-            mark = f"unread:{sha256(diff).hexdigest()}"
-            return {**found, INDEX: (PathState(PathKind.FILE, 0, mark, lost=_CONFLICT), b"")}
         known = hidden is not None and _stamp_of(hidden[0]) == _stamp(os.path.join(self._own, "index"))
         flags = b"\0".join(tag + b" " + path for tag, path in (hidden[1] if hidden and known else self._hidden()))
         content = commit.encode() + b"\n" + diff + _FLAGS + flags
+        if any(line.startswith(b":") and line.endswith(b" U") for line in diff.split(b"\0")):
+            content += _STAGES + self._git("ls-files", "-u", "-z")
         return {**found, INDEX: (PathState(PathKind.FILE), content)}
 
     def _hidden(self) -> list[tuple[bytes, bytes]]:
@@ -185,6 +184,8 @@ class GitState:
         for path, now, then in steps:
             if path == HEAD and not then.target.startswith(_SYMBOLIC):
                 old = b"" if now.target.startswith(_SYMBOLIC) else now.target.encode()
+                # Git moves a branch and the HEAD that is on it in two transactions only.
+                lines += [b"prepare", b"commit", b"start"] if len(lines) > 1 else []
                 lines += [b"option no-deref", b"update HEAD\0" + then.target.encode() + b"\0" + old]
         if len(lines) > 1:
             given = b"\0".join((*lines, b"prepare", b"commit")) + b"\0"
@@ -229,7 +230,8 @@ class GitState:
 
     def _restore_index(self, content: bytes) -> None:
         commit, _, rest = content.partition(b"\n")
-        diff, _, flags = rest.partition(_FLAGS)
+        diff, _, rest = rest.rpartition(_FLAGS)  # the last one: a path may have this name
+        flags, _, stages = rest.partition(_STAGES)
         hidden = [line for line in flags.split(b"\0") if line]
         fields = diff.split(b"\0")[:-1]
         entries = b"".join(
@@ -248,7 +250,7 @@ class GitState:
                 fresh.unlink(missing_ok=True)
                 named = {"GIT_INDEX_FILE": str(fresh)}
                 self._git("read-tree", commit.decode() or _EMPTY_TREE, environ=named)
-                self._git("update-index", "-z", "--index-info", environ=named, given=entries)
+                self._git("update-index", "-z", "--index-info", environ=named, given=entries + stages)
                 for tag, option in ((b"h", "--assume-unchanged"), (b"S", "--skip-worktree")):
                     paths = b"".join(line[2:] + b"\0" for line in hidden if line[:1] == tag)
                     if paths:

@@ -103,14 +103,17 @@ def taken_back(sets: Sequence[ChangeSet]) -> dict[str, str]:
     by_call: dict[str, list[ChangeSet]] = {}
     for each in sets:
         by_call.setdefault(each.call, []).append(each)
-    found: dict[str, str] = {}
+    undos: dict[str, list[ChangeSet]] = {}
     for each in sets:
-        restored = {one.path for one in each.changes}
         for call in each.undoes:
-            earlier = by_call.get(call, ())
-            for again in {inner for one in earlier for inner in one.undoes}:  # an undo that is undone
-                found.pop(again, None)
-            paths = {one.path for one in (change for set_ in earlier for change in set_.changes)}
+            undos.setdefault(call, []).append(each)
+            for again in {inner for one in by_call.get(call, ()) for inner in one.undoes}:  # an undo that is undone
+                undos[again] = [one for one in undos.get(again, ()) if one.call != call]
+    found: dict[str, str] = {}
+    for call, made in undos.items():
+        both = (by_call.get(call, ()), made)
+        paths, restored = ({one.path for set_ in some for one in set_.changes} for some in both)
+        if made:
             found[call] = UNDONE if paths <= restored else "undone in part"
     return found
 

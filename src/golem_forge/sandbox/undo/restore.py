@@ -24,7 +24,7 @@ import os
 import sqlite3
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from enum import StrEnum
 from hashlib import sha256
@@ -117,33 +117,48 @@ def choose_calls(
     paths: Collection[str] = (),
     redo: bool = False,
 ) -> tuple[ChangeSet, ...]:
-    """The change sets that an undo is about, oldest first. Without a turn, call or path: the last turn that changed
-    something and was not undone. `redo`: the last undo itself. Raises NothingToUndo."""
+    """The change sets that an undo of this turn, of this call or of these paths is about, oldest first. `redo`: the
+    last undo itself. Raises NothingToUndo."""
     undone = taken_back(sets)
     if redo:
         undos = [one for one in sets if one.tool == UNDO_TOOL and one.call not in undone and not _is_redo(one, sets)]
         if not undos:
             raise NothingToUndo("Nothing was undone in this session.")
         return tuple(one for one in sets if one.call == undos[-1].call)
-    live = [one for one in sets if one.tool != UNDO_TOOL and one.changes]
-    if call or turn is not None or paths:
-        live = [one for one in live if undone.get(one.call) != UNDONE]
+    live = _not_undone(sets, undone)
     if call:
         live = [one for one in live if one.call == call]
     elif turn is not None:
         live = [one for one in live if one.turn == turn]
     if paths:
         live = [one for one in live if any(_is_meant(change.path, paths) for change in one.changes)]
-    if not call and turn is None and not paths and (live := [one for one in live if one.call not in undone]):
-        last = live[-1]
-        live = [one for one in live if (one.turn == last.turn if last.turn else one.call == last.call)]
     if not live:
         raise NothingToUndo(_what_there_is(sets, undone, turn=turn, call=call))
     return tuple(live)
 
 
-def _what_there_is(sets: Sequence[ChangeSet], undone: Collection[str], *, turn: int | None, call: str) -> str:
-    turns = sorted({one.turn for one in sets if one.turn and one.call not in undone and one.tool != UNDO_TOOL})
+def _last_turns(sets: Sequence[ChangeSet]) -> Iterator[tuple[tuple[ChangeSet, ...], bool]]:
+    """(what a turn changed, whether that was undone in part), the newest turn first, up to one that was not undone. A
+    call that the person made by hand counts as a turn."""
+    undone = taken_back(sets)
+    live = _not_undone(sets, undone)
+    while live:
+        last = live[-1]
+        turn = [one for one in live if (one.turn == last.turn if last.turn else one.call == last.call)]
+        in_part = all(one.call in undone for one in turn)
+        yield tuple(turn), in_part
+        calls = {one.call for one in turn}
+        live = [one for one in live if one.call not in calls] if in_part else []
+
+
+def _not_undone(sets: Sequence[ChangeSet], undone: Mapping[str, str]) -> list[ChangeSet]:
+    return [one for one in sets if one.tool != UNDO_TOOL and one.changes and undone.get(one.call) != UNDONE]
+
+
+def _what_there_is(
+    sets: Sequence[ChangeSet], undone: Mapping[str, str], *, turn: int | None = None, call: str = ""
+) -> str:
+    turns = sorted({one.turn for one in _not_undone(sets, undone) if one.turn})
     what = f"call '{call}'" if call else f"turn {turn}" if turn is not None else "that"
     known = f" Turns that changed files: {', '.join(map(str, turns))}." if turns else " Nothing is left to undo."
     return f"There is nothing to undo for {what} in this session.{known}"
@@ -169,15 +184,40 @@ def preview(
     redo: bool = False,
     settings: UndoSettings | None = None,
 ) -> UndoPreview:
-    """Raises NothingToUndo. `also`: paths to take although they are not selected by themselves."""
+    """Raises NothingToUndo. Without a turn, call or path: of the last turn that changed something; one that was undone
+    in part is passed over if nothing of it is left to take back. `also`: paths to take although they are not selected
+    by themselves."""
     sets = SessionChangeLog(home, session).read()
-    chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
+    settings = settings or UndoSettings()
+    if call or turn is not None or paths or redo:
+        chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
+        return _preview(chosen, home, sandbox, settings, paths=paths, also=also)
+    last: UndoPreview | None = None
+    for chosen, in_part in _last_turns(sets):
+        found = _preview(chosen, home, sandbox, settings, also=also)
+        if found.selected or not in_part:
+            return found
+        last = last or (found if found.steps else None)
+    if last is None:
+        raise NothingToUndo(_what_there_is(sets, taken_back(sets)))
+    return last
+
+
+def _preview(
+    chosen: Sequence[ChangeSet],
+    home: Path,
+    sandbox: Sandbox,
+    settings: UndoSettings,
+    *,
+    paths: Collection[str] = (),
+    also: Collection[str] = (),
+) -> UndoPreview:
     steps: list[UndoStep] = []
     by_zone: dict[ZoneHistory, list[tuple[Parts, str, list[PathChange]]]] = {}
     for path, changes in _by_path(chosen).items():
         if paths and not _is_meant(path, paths):
             continue
-        if (place := locate(path, home, sandbox, settings or UndoSettings())) is not None:
+        if (place := locate(path, home, sandbox, settings)) is not None:
             by_zone.setdefault(place[0], []).append((place[1], path, changes))
         else:
             why = "it lies in no zone of this session"

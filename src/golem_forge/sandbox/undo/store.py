@@ -37,6 +37,7 @@ PENDING: Final = "restore"
 """The name of the fact that holds the steps of a restore that is not finished."""
 _COMMIT: Final = "commit:"
 """What a commit's id follows where others have the digest of a content."""
+_GOES_ON: Final = "goes on"
 _UNUSED: Final = 0.25
 _ASKED_SINGLY: Final = 50
 _ASKED_AT_ONCE: Final = 500
@@ -90,6 +91,8 @@ class Span:
     """How others name it: `exec_command (c7)`."""
     facts: dict[str, Any]
     """What its ChangeSet says besides the changes."""
+    goes_on: bool = False
+    """The call has ended, and a process of it has not."""
 
 
 def as_bytes(parts: Parts) -> bytes:
@@ -413,7 +416,11 @@ class ZoneStore:
 
     def _spans_with_owner(self) -> list[tuple[Span, tuple[int, int]]]:
         rows = self._db.execute("SELECT id, session, call, label, facts, pid, started FROM spans")
-        return [(Span(row[0], row[1], row[2], row[3], json.loads(row[4])), (row[5], row[6])) for row in rows]
+        return [
+            (Span(row[0], row[1], row[2], row[3], facts, facts.pop(_GOES_ON, False)), (row[5], row[6]))
+            for row in rows
+            for facts in (json.loads(row[4]),)
+        ]
 
     def note_changes(self, changed: Iterable[tuple[bytes, PathState]], spans: Iterable[Span]) -> None:
         """`changed`: each path with the state before. Of each span the first one counts."""
@@ -438,14 +445,19 @@ class ZoneStore:
             (path, PathState.from_json(json.loads(before)), tuple(json.loads(others))) for path, before, others in rows
         ]
 
-    def clear_span(self, span: Span) -> None:
-        """What changed so far is in a change set; it goes on."""
-        self._db.execute("DELETE FROM span_changes WHERE span = ?", (span.id,))
+    def let_go_on(self, span: Span) -> None:
+        """What changed so far is in a change set; a process of the call goes on."""
+        self._clear_span(span)
+        said = json.dumps({**span.facts, _GOES_ON: True})
+        self._db.execute("UPDATE spans SET facts = ? WHERE id = ?", (said, span.id))
 
     def close_span(self, span: Span) -> None:
-        self.clear_span(span)
+        self._clear_span(span)
         self._db.execute("DELETE FROM spans WHERE id = ?", (span.id,))
         self.mark_idle()
+
+    def _clear_span(self, span: Span) -> None:
+        self._db.execute("DELETE FROM span_changes WHERE span = ?", (span.id,))
 
     def abandon_span(self, span: Span) -> None:
         """Its end could not be recorded: it counts as one of a process that is gone."""

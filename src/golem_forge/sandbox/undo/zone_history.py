@@ -31,7 +31,7 @@ from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState, line_changes
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.git.repository import Repository, find_repository
-from golem_forge.sandbox.handles import Parts
+from golem_forge.sandbox.handles import Identity, Parts, path_identity
 from golem_forge.sandbox.protected import GIT_FILE, is_secret_name
 from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, IndexEntry
 from golem_forge.sandbox.undo.git_state import INDEX, GitListing, GitRefused, GitState, left_commits
@@ -59,6 +59,7 @@ _MOST_COMPARED: Final = 1 << 20
 _MOST_COMPARISONS: Final = 250_000
 _SECRET: Final = "its name says that it is a secret"
 _IDLE: Final = "somebody else: nothing of the command ran at that moment"
+_BEYOND: Final = "somebody else: it changed while a process of the call went on"
 _AFTER_IT: Final = "somebody else: Forge was ended before that"
 _DYING_NS: Final = 3_000_000_000
 """So long a process may have gone on after Forge was last seen alive."""
@@ -132,12 +133,13 @@ class ZoneHistory:
         `was_idle`: whether nothing of its processes ran at a moment."""
 
         def work() -> list[PathChange]:
+            beyond = span.id in self._going_on
             if goes_on:
                 self._going_on.add(span.id)
             self._look_for_changes(paths)
-            made = self._changes(span, was_idle)
+            made = self._changes(span, _always if beyond else was_idle, _BEYOND if beyond else _IDLE)
             if goes_on:
-                self.store.clear_span(span)
+                self.store.let_go_on(span)
             else:
                 self._going_on.discard(span.id)
                 self.store.close_span(span)
@@ -168,7 +170,15 @@ class ZoneHistory:
             if dead:
                 self._mark = None
                 self._look_in_any_case()
-            found = [(span, self._changes(span, lambda time_ns: time_ns > ended, _AFTER_IT)) for span in dead]
+            found = [
+                (
+                    span,
+                    self._changes(span, _always, _BEYOND)
+                    if span.goes_on
+                    else self._changes(span, lambda time_ns: time_ns > ended, _AFTER_IT),
+                )
+                for span in dead
+            ]
             for span in dead:
                 self.store.close_span(span)
             return found
@@ -475,7 +485,8 @@ class ZoneHistory:
         blobs = self._kept_blobs(index.values())
         links = self._links(seen)
         # While a process goes on, what appears may be the person's.
-        maker = spans[0].session if len({span.session for span in spans}) == 1 and not self._going_on else ""
+        alone = len({span.session for span in spans}) == 1 and not any(span.goes_on for span in spans)
+        maker = spans[0].session if alone else ""
         changed: list[tuple[bytes, PathState]] = []
         new: list[tuple[bytes, PathEntry]] = []
         # The smallest first: where not all can be kept, most are.
@@ -666,15 +677,16 @@ class ZoneHistory:
 
 _PRUNED: Final = "git does not have its content any more, or it is too large"
 
-_histories: WeakValueDictionary[tuple[str, str], ZoneHistory] = WeakValueDictionary()
+_histories: WeakValueDictionary[tuple[str, Identity | None, str], ZoneHistory] = WeakValueDictionary()
 _sharing = Lock()
 
 
 def zone_history(zone: Zone, home: Path, settings: UndoSettings) -> ZoneHistory:
     """The one of this process for a zone, by its configured directory: a worker's zone may begin deeper. Whoever calls
-    keeps it: the next one begins with a look at everything."""
+    keeps it: the next one begins with a look at everything. Threat: another directory in the place of one that somebody
+    still keeps; it has one of its own."""
     host = outer_host(zone)
-    key = (host, str(home))
+    key = (host, path_identity(host), str(home))
     with _sharing:
         found = _histories.get(key)
         if found is None:
@@ -709,6 +721,10 @@ def forget_in_zone(store: ZoneStore, session: str) -> None:
 def _state_of(repository: Repository, host: str, folder: Path) -> GitState:
     root = str(Path(host).parents[len(repository.below) - 1]) if repository.below else host
     return GitState(root, repository, folder)
+
+
+def _always(time_ns: int) -> bool:
+    return True
 
 
 def same_state(one: PathState, other: PathState) -> bool:

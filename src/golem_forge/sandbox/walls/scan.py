@@ -22,7 +22,7 @@ from threading import Lock, RLock
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
-from golem_forge.sandbox.handles import LISTING, Handle, Parts, entry_stat
+from golem_forge.sandbox.handles import LISTING, Handle, Identity, Parts, entry_stat, path_identity
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls import changes
 from golem_forge.sandbox.walls.changes import Inotify, ScanMark, ZoneChanges, changed_in, is_in_git_dir, open_inotify
@@ -548,14 +548,15 @@ class ZoneScan:
                 self._inotify.forget(listing.watch)
 
 
-_shared: WeakValueDictionary[tuple[str, tuple[str, ...]], ZoneScan] = WeakValueDictionary()
+_shared: WeakValueDictionary[tuple[str, tuple[str, ...], Identity | None], ZoneScan] = WeakValueDictionary()
 _sharing = Lock()
 
 
 def shared_scan(host: str, unprotect: Iterable[str] = ()) -> ZoneScan:
     """The scan that everybody in this process has of one directory: it holds facts of the disk and no decision, and a
-    large zone is walked and watched once, not once for every worker and tool."""
-    key = (host, tuple(sorted(unprotect)))
+    large zone is walked and watched once, not once for every worker and tool. A directory that was put in the place of
+    another has one of its own."""
+    key = (host, tuple(sorted(unprotect)), path_identity(host))
     with _sharing:
         found = _shared.get(key)
         if found is None:

@@ -62,7 +62,9 @@ const fileRow = (row, narrow, ctx, said) => {
     row.selected ? null : el("span.dim", " perhaps not by this call alone"),
   );
   const { button, region } = disclosure(label, load, { class: "small", name: "What changed in " });
-  const mayUndo = mayAct(ctx) ? undoButton(`Undo the changes of ${row.path}`, { ...narrow, paths: [row.path] }, ctx, said) : null;
+  // Whoever presses this one has read that it may be somebody else's work.
+  const named = row.selected ? { paths: [row.path] } : { paths: [row.path], also: [row.path] };
+  const mayUndo = mayAct(ctx) ? undoButton(`Undo the changes of ${row.path}`, { ...narrow, ...named }, ctx, said) : null;
   return el("li.changed-file", el("div.changed-row", button, mayUndo), region);
 };
 
