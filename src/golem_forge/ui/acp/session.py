@@ -545,8 +545,8 @@ class EditorSession:
             named = ", ".join(f"/{name}" for name in zones if name != USER_TOOLS) or "none"
             raise RpcError(
                 INVALID_PARAMS,
-                f"{display_path(directory)} is outside of every zone of this program (zones: {named}). Open a directory "
-                "inside of a zone, or give the program a zone for it under `sandbox.zones` in forge.yaml.",
+                f"{display_path(directory)} is outside of every zone of this program (zones: {named}). Open a "
+                "directory inside of a zone, or give the program a zone for it under `sandbox.zones` in forge.yaml.",
             )
 
 
