@@ -14,6 +14,8 @@ from golem_forge import (
     Tool,
     ToolContext,
     ToolsetContext,
+    Turn,
+    TurnCall,
     Worker,
     WorkerRuntime,
     open_session,
@@ -70,6 +72,7 @@ def wrong(request: ApprovalRequest) -> ApprovalAnswer:
     return {"aproved": True}  # type: ignore[typeddict-unknown-key, typeddict-item]
 
 
+Turn(say="I look.", calls=[TurnCall(tool="plain", args={"text": "a"})])
 MANY = [plain, push]
 open_session(".", tools=MANY)
 open_session(".", tools=[plain, push, Ours(), Plain, len, {"name": "x", "execute": len}], approval_callback=answer)

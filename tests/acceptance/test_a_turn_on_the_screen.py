@@ -20,7 +20,7 @@ turns:
       - {tool: grep_files, args: {pattern: "now[h]ere"}}
       - {tool: exec_command, args: {cmd: "ls -la"}}
       - {tool: exec_command, args: {cmd: "wc -l cart.py"}}
-      - {tool: file_exists, args: {path: cart.py}}
+      - {tool: file_info, args: {path: cart.py}}
       - {tool: read_file, args: {path: gone.py}}
       - {tool: list_files, args: {path: .}}
   - say: It must round.
@@ -64,11 +64,12 @@ def test_ten_calls_fit_on_the_screen_and_a_card_takes_twelve_lines(place: Any, t
         "✓ exec_command ls -la - exit 0",
         "✓ exec_command wc -l cart.py - exit 0",
         "✗ read_file gone.py - ",
+        "✓ file_info cart.py - file, 68 bytes (",
     ):
         assert sum(row.startswith(shown) for row in calls) == 1, (shown, calls)
     assert "  /workspace/cart.py:1: def cents(price):" in calls
     assert not any(word in "\n".join(calls) for word in ("offset", "limit", "engine", "truncated", "yield_time", "▸"))
-    assert len(calls) <= 24, "\n".join(calls)
+    assert len(calls) <= 22, "\n".join(calls)
     end = next(at for at, row in enumerate(rows) if row.startswith("(y once"))
     assert end - card + 1 <= 12, rows[card : end + 1]
     assert "│ /workspace/cart.py +1 −1" in rows[card:end] and "  Writing in /workspace asks." in rows[card:end]
@@ -113,3 +114,19 @@ def test_what_is_folded_stays_in_no_history_of_the_terminal(place: Any, terminal
     screen.wait_for("walls:")
     assert re.search(rb"\x1b\[\d+A\r\x1b\[2K", screen.raw), "the line of the start was folded"
     assert not re.search(rb"\x1b\[\d+A\r\x1b\[J", screen.raw)
+
+
+def test_a_card_of_a_file_in_a_directory_takes_twelve_lines_too(desk: Callable[..., Any], terminal: Any) -> None:
+    script = "turns: [{calls: [{tool: write_file, args: {path: src/shop/cart.py, content: CART}}]}, {say: Done.}]"
+    changed = repr(CART.replace("return int", "return round")).replace("'", '"')
+    made = desk({"src/shop/cart.py": CART, "words.yaml": script.replace("CART", changed)})
+    made.know_walls()
+    screen = terminal(made, "--model", "scripted:words.yaml", "--approval", "interactive", size=(80, 24))
+    screen.wait_for("walls:")
+    screen.enter("Fix it")
+    screen.wait_for("(y once", anywhere=False)
+    rows = screen.text.split("\n")
+    card = next(at for at, row in enumerate(rows) if row.startswith("── Write file"))
+    end = next(at for at, row in enumerate(rows) if row.startswith("(y once"))
+    assert end - card + 1 <= 12, rows[card : end + 1]
+    assert any(row.endswith("remembered.yaml: write this file") for row in rows[card:end]), rows[card:end]

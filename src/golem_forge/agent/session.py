@@ -440,7 +440,10 @@ class ToolRouter:
         category: str | None = None,
         query: str | None = None,
     ) -> builtins.list[Tool]:
-        """The tools that fit everything given; `query` is part of a name or description. ValueError: no such source."""
+        """The tools that fit everything given; `query` is part of a name or description. ValueError: no such source.
+
+        It waits for no MCP server: the tools of one that was never connected are there after `await
+        session.wait_listed()`."""
         if source is not None and source not in tuple(SourceKind):
             hint = nearest_hint(str(source), SourceKind, f"; there are {', '.join(SourceKind)}")
             raise ValueError(f"no source {source!r}{hint}")

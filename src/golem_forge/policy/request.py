@@ -442,7 +442,12 @@ def build_request(
         return escape_control_chars(redactor.text(text))
 
     # each of them repeats what the others hold, and JSON has its own escapes
-    hidden = max(count_control_chars(payload), count_control_chars(diff), sum(map(count_control_chars, _texts(shown))))
+    # and a diff shows the line ends of a file where they change, not where all of them are CR LF
+    texts = [payload, *_texts(shown)]
+    if diff and "\r" not in diff:
+        texts = [text.replace("\r\n", "\n") for text in texts]
+    counts = [count_control_chars(text) for text in texts]
+    hidden = max(counts[0], count_control_chars(diff), sum(counts[1:]))
     warnings = list(plan.warnings) if plan else []
     if hidden:
         characters = "character is shown as an escape" if hidden == 1 else "characters are shown as escapes"

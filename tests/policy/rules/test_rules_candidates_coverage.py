@@ -138,7 +138,13 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
         "npx tsc --noEmit -p .",
         "npx tsc --noEmit …",
         ["npx tsc --noEmit", "npx tsc --noEmit --skipLibCheck"],
-        ["npx tsc", "npx tsc -p .", "npx tsc --outDir x", "npx tsc --noEmit --outFile x"],
+        ["npx tsc", "npx tsc -p .", "npx tsc --outDir x", "npx tsc --noEmit --outFile x", "npx tsc --noEmit false"],
+    ),
+    (
+        "prettier --check src",
+        "prettier --check …",
+        ["prettier --check src tests"],
+        ["prettier --write src", "prettier --check --write src", "prettier --check src --write"],
     ),
     (
         "black --check src",
@@ -169,6 +175,12 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
         "docker ps …",
         ["docker ps -a --format x"],
         ["docker -H tcp://evil.test ps", "docker run alpine", "docker rm x", "docker --config /tmp ps"],
+    ),
+    (
+        "docker logs web",
+        "docker logs …",
+        ["docker logs --tail 5 -t api"],
+        ["docker logs -f web", "docker logs -tf web", "docker logs --follow web"],
     ),
     (  # of a program that no table knows: its operands, and no word that changes or runs something
         "sometool show src",

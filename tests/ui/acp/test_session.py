@@ -296,6 +296,7 @@ def test_changes_are_shown_as_diffs_that_can_be_read(program: Any) -> None:
     assert deleted["content"][1:] == [gone] and gone in ends[deleted["toolCallId"]]["content"]
     [_, changed] = crlf["content"]
     assert (changed["oldText"], changed["newText"]) == ("a\nb\n", "a\nc\n") and "x0d" not in json.dumps(crlf["content"])
+    assert "escapes" not in json.dumps(crlf["content"])
     [text] = ends[big["toolCallId"]]["content"]
     assert "replaced whole" in text["content"]["text"] and "/dev/null" not in text["content"]["text"]
     assert len(json.dumps(big)) + len(json.dumps(ends[big["toolCallId"]])) < 10_000

@@ -252,6 +252,26 @@ async def test_a_permission_is_taken_back_only_after_a_yes(windows: Windows) -> 
     assert await page.get_by_role("button", name="Remove").count() == 1, "no button for what Forge brings"
 
 
+async def test_a_row_too_short_for_all_facts_keeps_calls_and_cost(windows: Windows) -> None:
+    row: dict[str, Any] = {"id": "s2", "state": "closed", "finished": True, "created": "", "calls": 13, "cost": 0.25}
+    row |= {"updated": "2026-01-01T00:00:00Z", "worker": "main", "input": "Change the cart"}
+    row |= {"model": "a-provider:a-model-with-a-long-name", "directory": "~/projects/a/directory/with/a/long/name"}
+    window = await opened(windows, {"GET /api/sessions": {"sessions": [row], "more": False}})
+    page = window.page
+    await page.set_viewport_size({"width": 700, "height": 800})
+    await window.run("() => window.show('sessions')")
+    await window.sees("13 calls")
+    cut = await page.evaluate(
+        """() => {
+          const facts = document.querySelector(".session-facts");
+          const end = facts.getBoundingClientRect().right;
+          return [...facts.children].filter((one) => one.getBoundingClientRect().right > end + 1
+            || one.lastElementChild?.scrollWidth > one.lastElementChild?.clientWidth).map((one) => one.textContent);
+        }"""
+    )
+    assert cut and all("long" in one for one in cut), cut
+
+
 async def test_a_session_that_cannot_start_says_so_at_its_field(windows: Windows) -> None:
     row: dict[str, Any] = {
         "id": "s2",

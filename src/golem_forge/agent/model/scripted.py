@@ -23,7 +23,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
@@ -76,7 +76,7 @@ class TurnFailure:
 class Turn:
     say: str = ""
     think: str = ""
-    calls: tuple[TurnCall, ...] = ()
+    calls: Sequence[TurnCall] = ()
     expect: tuple[str, ...] = ()
     chunks: int = 1
     pause: float = 0.0

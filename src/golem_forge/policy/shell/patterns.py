@@ -272,6 +272,8 @@ _ONLY_LOOKS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("gofmt", "shfmt"), names("-l -d")),
     "clang-format": names("--dry-run -n"),
 }
+_WRITES_AFTER_ALL = names("--write --fix false")
+"""Words after such an option with which the program writes: `prettier --check --write`, `tsc --noEmit false`."""
 
 
 def _covered_form(words: tuple[str, ...]) -> tuple[int, CoveredForm | None]:
@@ -310,7 +312,11 @@ def _uncovered_word(length: int, words: tuple[str, ...]) -> str:
     if form is None:
         return ""
     options = form.options
+    *_, before, last = ("", "", *words[:length])
+    only_looks = last in _ONLY_LOOKS.get(posixpath.basename(before), ())
     for word in words[max(length, named) :]:
+        if only_looks and word in _WRITES_AFTER_ALL:
+            return word
         if word == "--" and form.script_options:
             options = form.script_options
         elif word.startswith("-"):

@@ -277,7 +277,8 @@ _CARGO = _form(
 _GO = _form(
     "-v -run -count -race -cover -short -timeout -bench -benchmem -failfast -parallel -shuffle -json -skip -cpu -list"
 )
-_DOCKER_SHOW = _form("-a -q -f: -n: -t --all --quiet --format --filter --tail --since --until --no-trunc --timestamps")
+_DOCKER_SHOW = _form("-a -q -f: -n: --all --quiet --format --filter --no-trunc")
+_DOCKER_LOGS = _form("-n: -t --tail --since --until --timestamps --details")  # its `-f` follows for ever
 COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
     **dict.fromkeys((("pytest",), ("py.test",)), _PYTEST),
     **{
@@ -301,7 +302,8 @@ COVERED_FORMS: dict[tuple[str, ...], CoveredForm] = {
     **{("go", name): _GO for name in ("test", "vet", "build")},
     ("go", "mod", "tidy"): _form("-v"),
     ("go", "fmt"): _form("-x -n"),
-    **{(name, *rest): _DOCKER_SHOW for name in ("docker", "podman") for rest in (("ps",), ("images",), ("logs",))},
+    **{(name, command): _DOCKER_SHOW for name in ("docker", "podman") for command in ("ps", "images")},
+    **{(name, "logs"): _DOCKER_LOGS for name in ("docker", "podman")},
     ("git", "add"): _form("-A -u -v -n -N --all --update --verbose --dry-run --intent-to-add --"),
     ("git", "commit"): _form("-m: -a -q -v -s --message --all --quiet --verbose --signoff --no-edit --allow-empty --"),
     ("git", "checkout", "-b"): _form("-q --quiet", "names"),

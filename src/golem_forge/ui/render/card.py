@@ -11,7 +11,7 @@ line of its own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
@@ -204,15 +204,23 @@ def approval_card(
             rows += _section_lines(replace(section, rows=tuple(facts)), width)
         else:
             rows += _section_lines(section, width)
-    return [*rows, *wrapped_lines(_offer_lines(card), width)]
+    return [*rows, *wrapped_lines(_offer_lines(card, width, changed), width)]
 
 
-def _offer_lines(card: Card) -> list[Line]:
-    """`3 session · 4 always, in FILE: what is remembered`: what differs only in how long stands on one line."""
+def _offer_lines(card: Card, width: int | None, changed: Collection[str]) -> list[Line]:
+    """`3 session · 4 always, in FILE: what is remembered`: what differs only in how long stands on one line. Where that
+    line is too long for the one file that the card shows, it says `this file`."""
     ways: dict[str, list[str]] = {}
     for number, offer in zip(card.numbers, card.offers, strict=True):
         ways.setdefault(offer.label, []).append(f"{number} {offer.kept.replace(_IN_PROJECT, '')}")
-    return [line(f"{' · '.join(kept)}: {label}", "choice", "  ") for label, kept in ways.items()]
+    rows: list[Line] = []
+    for label, kept in ways.items():
+        said = f"{' · '.join(kept)}: {label}"
+        verb, _, path = label.partition(" ")
+        if width is not None and width_of(said) > width - 3 and len(changed) == 1 and path in changed:
+            said = f"{' · '.join(kept)}: {verb} this file"
+        rows.append(line(said, "choice", "  "))
+    return rows
 
 
 def _title_line(title: str, dashes: str, request: Fields) -> Line:

@@ -50,6 +50,7 @@ from golem_forge.ui.render.results import (
     leftover_rows,
     more_line,
     note_lines,
+    path_facts,
     worker_words,
 )
 
@@ -257,6 +258,8 @@ def _brief_body(data: Fields, value: Fields, answer: str) -> list[Line]:
             return _last(_output_rows(value), _OUTPUT_LINES)
     if names := entry_names(data):
         return [line("  ".join(names), "dim")]
+    if path_facts(data):
+        return []
     content = worker_words(value) or (content_of(value) if value else data.get("value"))
     return _first(_rows(content) if isinstance(content, str) else _unindented(data), _MOST_LINES)
 

@@ -143,6 +143,8 @@ def short_summary(data: Fields, value: Fields) -> str:
         return _count(int(finite_number(value.get("count"))), "entry", "entries")
     if names := entry_names(data):
         return _count(len(names), "entry", "entries")
+    if found := path_facts(data):
+        return found
     if worker_words(value) is not None:
         return _count(int(finite_number(value["data"]["toolCallCount"])), "call")
     return ""
@@ -309,6 +311,17 @@ def entry_names(data: Fields) -> list[str]:
         return []
     rows = [row for row in content.split("\n")[1:] if row and not row.startswith((" ", "["))]
     return [one_line(row) for row in rows]
+
+
+def path_facts(data: Fields) -> str:
+    """Returns what `file_info` or `file_exists` found at a path in a few words: `file, 29 bytes`."""
+    facts = content_of(_value(data))
+    if data.get("toolName") not in ("file_info", "file_exists") or not isinstance(facts, Mapping):
+        return ""
+    if facts.get("exists") is False:
+        return "nothing there"
+    size = f", {_count(int(finite_number(facts['size'])), 'byte')}" if facts.get("size") is not None else ""
+    return f"{one_line(facts.get('type', ''))}{size}"
 
 
 def file_name(file: Any) -> Any:

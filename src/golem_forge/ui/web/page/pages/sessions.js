@@ -255,12 +255,12 @@ const row = (session, ctx, said, changed) => {
       session.error ? h("span.problem", oneLine(session.error)) : null,
       session.state === "closed" && !session.finished && !session.status ? pill("broke off", "warn") : null,
       fact("Worker", session.worker),
-      fact("Model", session.model),
-      fact("Directory", session.directory, "mono"),
       session.calls ? el("span", counted(session.calls, "call")) : null,
       typeof session.cost === "number"
         ? el("span", cost(session.cost, session.prices))
         : session.calls ? el("span", "cost unknown") : null,
+      fact("Model", session.model, "is-cut"),
+      fact("Directory", session.directory, "is-cut mono"),
     ),
     (session.notices ?? []).map((line) => h("p.notice-line.small", { dataset: { how: "warn" } }, oneLine(line))),
     el("div.row-foot",
@@ -317,7 +317,9 @@ const more = (session, title, ctx, said, changed) => {
 };
 
 const fact = (name, value, look = "") =>
-  value ? h("span", { class: `session-fact ${look}`.trim() }, el("span.unseen", `${name}: `), oneLine(value)) : null;
+  value
+    ? h("span", { class: `session-fact ${look}`.trim() }, el("span.unseen", `${name}: `), el("span", oneLine(value)))
+    : null;
 
 const acts = (session, title, ctx, said, changed) => {
   const resume = async () => {
