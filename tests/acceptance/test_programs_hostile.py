@@ -4,6 +4,7 @@ what was taken out, or reach further than its worker? programs.md §1 and §5.""
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -258,6 +259,16 @@ async def test_a_blocked_program_never_starts(bench: Bench) -> None:
     async with bench.session(approval="approve_all", approval_callback=None) as session:
         done = await program(session, "print(1)")
     assert done.status == "policy_denied" and "not here" in done.text and not done.executed
+
+
+@pytest.mark.parametrize(("value", "said"), [("'a\\ud800'", r"a\ud800"), ("float('nan')", "NaN")])
+async def test_an_answer_that_is_no_json_is_made_one(bench: Bench, value: str, said: str) -> None:
+    """What comes after, a journal, a provider, a client, takes nothing else."""
+    async with bench.session() as session:
+        done = await program(session, f"from forge_tools import answer\nanswer({value})")
+    assert done.ok and done.text == f"Answer: {json.dumps(said)}"
+    (call,) = recorded(bench, session)
+    assert call.status == "success" and call.value["answer"] == said
 
 
 async def test_its_limits_are_those_of_any_command(bench: Bench) -> None:
