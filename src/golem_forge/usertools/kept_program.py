@@ -135,7 +135,9 @@ def _kept_tool(
 ) -> tuple[NewTool, str]:
     tree = _parsed(program.code)
     if names := ", ".join(sorted({each.tool for each in program.calls if each.requested == RUN_TOOL_NAME})):
-        raise invalid_field("from_run", f"that program used {RUN_TOOL_NAME}; let it call {names} by name, and run it again")
+        raise invalid_field(
+            "from_run", f"that program used {RUN_TOOL_NAME}; let it call {names} by name, and run it again"
+        )
     if not program.called and _imports(tree) & _CLIENTS:
         raise invalid_field("from_run", "that program called no tool; give its text as `source` instead")
     source = with_parameters(program.code, literals)
