@@ -14,6 +14,7 @@ from tests.deadlines import LONG, PATIENCE
 
 from golem_forge import tool
 from golem_forge.core.decisions import Risk
+from golem_forge.events.journal_files import journal_path
 
 CODE = "run_code"
 SPEAK = """
@@ -164,6 +165,24 @@ for call in (lambda: read_file(path=".env"), lambda: exec_command(cmd="cat .env"
         )
     assert done.text.splitlines()[:3] == ["[secret KEY] [secret KEY] False", "approval_denied", "approval_denied"]
     assert {card.risk for card in bench.cards} == {Risk.CRITICAL}
+
+
+@pytest.mark.parametrize("by", ["program", "tool"])
+async def test_a_secret_file_that_a_program_was_allowed_to_read_is_not_recorded_with_its_result(
+    bench: Bench, by: str
+) -> None:
+    (bench.workspace / ".env").write_text("KEY=canary-env-2\n")
+    code = "from forge_tools import read_file\nprint(read_file(path='.env'))"
+    bench.python("shows", code, calls=["read_file"])
+    async with bench.session() as session:
+        if by == "tool":
+            code = "from forge_tools import call\nprint(call('run_custom_tool', tool_name='shows'))"
+        done = await program(session, code)
+        assert "canary-env-2" in done.text, "whom it was approved for reads it"
+    assert [card for card in bench.cards if card.risk == Risk.CRITICAL]
+    (outer,) = [each for each in recorded(bench, session) if each.tool == CODE]
+    assert outer.value["content"] == "[the content of a secret file is not recorded]"
+    assert "canary-env-2" not in journal_path(bench.home, session.id).read_text()
 
 
 async def test_a_flood_of_odd_requests_is_answered_or_dropped(bench: Bench) -> None:
