@@ -18,7 +18,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -254,8 +254,9 @@ def with_parameters(code: str, literals: Mapping[str, Any]) -> str:
             "from_run", f"the program has a name '{_PARAMETERS}' of its own; rename it and run it again"
         )
     places: list[tuple[ast.expr, str]] = []
+    own_keys = _own_keys(tree)
     for name, value in literals.items():
-        found = [node for node in _replaceable(tree) if _is_literal(node, value)]
+        found = [node for node in _replaceable(tree, own_keys) if _is_literal(node, value)]
         if not found:
             shown = clip(json.dumps(value, ensure_ascii=False), _LONGEST_SHOWN)
             raise invalid_field("parameters", f"{name}: the program has no literal {shown}")
@@ -283,15 +284,30 @@ def _parsed(code: str) -> ast.Module:
         raise invalid_field("from_run", "that program cannot be read as Python") from None
 
 
-def _replaceable(tree: ast.AST) -> Iterator[ast.expr]:
-    """Expressions that are literals where an expression may stand: not in an f-string, a pattern or a docstring."""
+def _own_keys(tree: ast.AST) -> set[Any]:
+    """The texts that the program itself makes keys of."""
+    made: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            made += node.keys
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            made.append(node.slice)
+    return {each.value for each in made if isinstance(each, ast.Constant)}
+
+
+def _replaceable(tree: ast.AST, own_keys: Collection[Any]) -> Iterator[ast.expr]:
+    """Expressions that are literals where an expression may stand: not in an f-string, a pattern or a docstring, and
+    not `found["files"]`, the name of a member of what somebody else made."""
     for child in ast.iter_child_nodes(tree):
         docstring = isinstance(tree, ast.Expr) and isinstance(child, ast.Constant)
+        member = isinstance(tree, ast.Subscript) and child is tree.slice and isinstance(child, ast.Constant)
+        if member and isinstance(child.value, str) and child.value not in own_keys:
+            continue
         if isinstance(child, (ast.JoinedStr, ast.pattern)) or docstring:
             continue
         if isinstance(child, ast.expr) and _literal_value(child) is not _NO_LITERAL:
             yield child
-        yield from _replaceable(child)
+        yield from _replaceable(child, own_keys)
 
 
 _NO_LITERAL: Final = object()
