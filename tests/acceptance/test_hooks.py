@@ -105,6 +105,19 @@ async def test_a_formatter_runs_after_an_edit_and_undo_takes_both_back(place: Pl
         )
 
 
+async def test_a_formatter_for_all_tools_does_not_format_what_an_undo_brought_back(place: Place) -> None:
+    (place.root / "old.py").write_text("x=0\n")
+    tool = place.program("upper", UPPER)
+    place.own({"on": "after_call", "paths": ["**/*.py"], "run": f"{tool} {{paths}}"})
+    async with place.session() as session:
+        assert (await session.call("write_file", {"path": "/workspace/old.py", "content": "x=1\n"})).ok
+        assert (place.root / "old.py").read_text() == "X=1\n"
+        (made,) = session.changes()
+        undone = await session.undo(call=made.call)
+        assert undone.ok and (place.root / "old.py").read_text() == "x=0\n", undone.text
+        assert [each["status"] for each in ran(session)] == ["ok", "failed"], "it is told, and may only read"
+
+
 async def test_a_formatter_may_change_other_files_which_belong_to_the_call(place: Place) -> None:
     tool = place.program("more", "#!/bin/sh\ncd $FORGE_DIRECTORY\necho more >> a.txt\necho beside > beside.txt\n")
     place.own({"on": "after_call", "tools": ["write_file"], "run": tool})
