@@ -200,8 +200,7 @@ class HookProcesses:
             folder = _real(snapshot.path)
             place = f"{SNAPSHOT}/{len(shown)}" if level is Level.FULL else folder
             shown.append(HostDirectory(folder, place))
-            new = f"{place}/{name}"
-            text = written.sub(lambda _, new=new: new, text)
+            text = f"{place}/{name}".join(written.split(text))
         return tuple(shown), text
 
     def _refuse_named(self, text: str, sandbox: Sandbox) -> None:

@@ -12,6 +12,7 @@ Names of other agents' hooks are understood on both sides: `ALIASES` is the tabl
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -191,13 +192,12 @@ def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
         return _failed(hook, run)
     text = run.out.removeprefix("\ufeff").strip()
     if answer := _json_part(hook, text):
-        try:
-            said = json.loads(answer)
-        except (ValueError, RecursionError):
-            said = None
-        if isinstance(said, dict):
-            return _Reader(hook, said).answer()
-        if hook.on is HookPoint.BEFORE_CALL and (said is not None or answer.startswith("{")):
+        parsed: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            parsed = json.loads(answer)
+        if isinstance(parsed, dict):
+            return _Reader(hook, parsed).answer()
+        if hook.on is HookPoint.BEFORE_CALL and (parsed is not None or answer.startswith("{")):
             return HookAnswer(failure="answered with JSON that cannot be read")
     return _addressed(hook, _bounded(text)) if hook.tell is not None else HookAnswer()
 

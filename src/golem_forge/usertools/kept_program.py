@@ -300,8 +300,8 @@ def _replaceable(tree: ast.AST, own_keys: Collection[Any]) -> Iterator[ast.expr]
     not `found["files"]`, the name of a member of what somebody else made."""
     for child in ast.iter_child_nodes(tree):
         docstring = isinstance(tree, ast.Expr) and isinstance(child, ast.Constant)
-        member = isinstance(tree, ast.Subscript) and child is tree.slice and isinstance(child, ast.Constant)
-        if member and isinstance(child.value, str) and child.value not in own_keys:
+        member = isinstance(tree, ast.Subscript) and child is tree.slice
+        if member and isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value not in own_keys:
             continue
         if isinstance(child, (ast.JoinedStr, ast.pattern)) or docstring:
             continue
