@@ -105,6 +105,19 @@ async def test_a_formatter_runs_after_an_edit_and_undo_takes_both_back(place: Pl
         )
 
 
+async def test_a_formatter_for_all_tools_does_not_format_what_an_undo_brought_back(place: Place) -> None:
+    (place.root / "old.py").write_text("x=0\n")
+    tool = place.program("upper", UPPER)
+    place.own({"on": "after_call", "paths": ["**/*.py"], "run": f"{tool} {{paths}}"})
+    async with place.session() as session:
+        assert (await session.call("write_file", {"path": "/workspace/old.py", "content": "x=1\n"})).ok
+        assert (place.root / "old.py").read_text() == "X=1\n"
+        (made,) = session.changes()
+        undone = await session.undo(call=made.call)
+        assert undone.ok and (place.root / "old.py").read_text() == "x=0\n", undone.text
+        assert [each["status"] for each in ran(session)] == ["ok", "failed"], "it is told, and may only read"
+
+
 async def test_a_formatter_may_change_other_files_which_belong_to_the_call(place: Place) -> None:
     tool = place.program("more", "#!/bin/sh\ncd $FORGE_DIRECTORY\necho more >> a.txt\necho beside > beside.txt\n")
     place.own({"on": "after_call", "tools": ["write_file"], "run": tool})
@@ -233,8 +246,17 @@ async def test_a_hook_refuses_with_its_reason(place: Place) -> None:
         'reading the policy …\n{"verdict": "blocked", "reason": "no"}',
         '\ufeff{"verdict": "blocked", "reason": "no"}',
         '{"verdict": "allow", "permission": "Never"}',
+        'reading the policy …\n{\n  "verdict": "blocked"\n}',
+        'reading the policy …\n{"verdict": "blocked"}\ndone',
+        'reading the policy …\n{"verdict": "blocked"}\n{"verdict": "allow"}',
+        '["blocked"]',
+        '"blocked"',
+        '{"hookSpecificOutput": [{"permissionDecision": "deny"}]}',
     ],
-    ids=["two names", "two places", "after a line", "byte order mark", "a word nobody knows"],
+    ids=[
+        *("two names", "two places", "after a line", "byte order mark", "a word nobody knows", "in lines after a line"),
+        *("before a line", "two answers", "a list", "a text", "a list of places"),
+    ],
 )
 async def test_the_strictest_of_what_a_hook_says_counts(place: Place, said: str) -> None:
     tool = place.program("policy", f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
@@ -242,6 +264,14 @@ async def test_the_strictest_of_what_a_hook_says_counts(place: Place, said: str)
     async with place.session() as session:
         assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
         assert not (place.root / "new.py").exists()
+
+
+async def test_what_a_hook_prints_beside_no_answer_refuses_nothing(place: Place) -> None:
+    tool = place.program("policy", "#!/bin/sh\necho '[info] {all} is well'; echo 'went on {'\n")
+    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+    async with place.session() as session:
+        assert (await session.call(*WRITE)).ok
+        assert [each["status"] for each in ran(session)] == ["ok"]
 
 
 async def test_a_hook_that_wants_to_loosen_is_ignored_with_a_warning(place: Place) -> None:
@@ -385,6 +415,16 @@ async def test_a_hook_of_mine_takes_nothing_from_the_zone_that_it_does_not_name(
             assert (await session.call("delete_file", {"path": "/workspace/a.txt"})).status is Status.POLICY_DENIED
             assert (await session.call("write_file", {"path": f"/workspace/{name}", "content": content})).ok
     assert (place.root / "a.txt").exists()
+
+
+async def test_a_hook_of_mine_names_files_whose_names_begin_alike(place: Place) -> None:
+    tool = place.program("lint", '#!/bin/sh\ncat "$1" "$2"\n')
+    for name in ("lint.toml", "lint-rules"):
+        place.program(name, f"here is {name}\n")
+    place.own({"on": "after_call", "run": f"{tool} {tool}.toml {tool}-rules", "tell": "model"})
+    async with place.session() as session:
+        outcome = await session.call(*WRITE)
+    assert "here is lint.toml" in outcome.text and "here is lint-rules" in outcome.text, outcome.text
 
 
 async def test_what_a_command_left_on_my_path_answers_for_no_hook_and_no_reviewer(

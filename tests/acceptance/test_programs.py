@@ -114,6 +114,23 @@ print("goes on")
     assert not (bench.workspace / "x").exists()
 
 
+async def test_c2_a_call_that_many_threads_make_is_asked_about_once(bench: Bench) -> None:
+    bench.cards.yes = False
+    code = """
+from forge_tools import ToolDenied, answer, map, write_file
+def tried(_):
+    try:
+        write_file(path="x", content="1")
+    except ToolDenied as error:
+        return error.status
+answer(list(map(tried, range(100), at_once=16)))
+"""
+    async with bench.session() as session:
+        done = await program(session, code)
+    assert done.text.count('"approval_denied"') == 100, done.text
+    assert len(bench.cards) == 1 and not (bench.workspace / "x").exists()
+
+
 async def test_an_identical_call_of_the_next_program_asks_again(bench: Bench) -> None:
     bench.cards.yes = False
     code = "from forge_tools import write_file\nwrite_file(path='x', content='1')"
@@ -466,6 +483,44 @@ except Exception as error:
 """,
         )
     assert done.text.splitlines()[:3] == ["True", "['3']", "ToolError read_file"], done.text
+
+
+async def test_two_hundred_calls_by_position_leave_room_for_an_answer(bench: Bench) -> None:
+    code = """
+import tools
+for _ in range(200):
+    tools.file_exists("x")
+for _ in range(30):
+    tools.answer("done")
+"""
+    async with bench.session() as session:
+        done = await program(session, code)
+    assert done.ok and 'Answer: "done"' in done.text and "[file_exists: 200 calls]" in done.text, done.text
+
+
+async def test_a_tool_may_have_any_name(bench: Bench) -> None:
+    """Of a module's own names only those that the guide lists hide a tool, and `call` reaches that one too."""
+    names = ("json", "os", "sys", "ask", "CallFailed", "TYPE_CHECKING", "map")
+
+    def named(name: str) -> Any:
+        @tool(name=name, needs_approval=False)
+        def says() -> str:
+            """Says its name."""
+            return f"I am {name}"
+
+        return says
+
+    async with bench.session(tools=[named(name) for name in names]) as session:
+        done = await program(
+            session,
+            f"""
+import forge_tools
+print([getattr(forge_tools, name)() for name in {names[:-1]!r}], forge_tools.call("map"))
+print(sorted(set(vars(forge_tools)) - set(forge_tools.__all__) - {{n for n in vars(forge_tools) if n[0] == "_"}}))
+""",
+        )
+    said = [f"I am {name}" for name in names]
+    assert done.text.splitlines()[:2] == [f"{said[:-1]} {said[-1]}", "[]"], done.text
 
 
 async def test_a_page_of_a_long_file_says_that_it_is_one(bench: Bench) -> None:

@@ -4,6 +4,7 @@ what was taken out, or reach further than its worker? programs.md §1 and §5.""
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.deadlines import LONG, PATIENCE
 
 from golem_forge import tool
 from golem_forge.core.decisions import Risk
+from golem_forge.events.journal_files import journal_path
 
 CODE = "run_code"
 SPEAK = """
@@ -165,6 +167,24 @@ for call in (lambda: read_file(path=".env"), lambda: exec_command(cmd="cat .env"
     assert {card.risk for card in bench.cards} == {Risk.CRITICAL}
 
 
+@pytest.mark.parametrize("by", ["program", "tool"])
+async def test_a_secret_file_that_a_program_was_allowed_to_read_is_not_recorded_with_its_result(
+    bench: Bench, by: str
+) -> None:
+    (bench.workspace / ".env").write_text("KEY=canary-env-2\n")
+    code = "from forge_tools import read_file\nprint(read_file(path='.env'))"
+    bench.python("shows", code, calls=["read_file"])
+    async with bench.session() as session:
+        if by == "tool":
+            code = "from forge_tools import call\nprint(call('run_custom_tool', tool_name='shows'))"
+        done = await program(session, code)
+        assert "canary-env-2" in done.text, "whom it was approved for reads it"
+    assert [card for card in bench.cards if card.risk == Risk.CRITICAL]
+    (outer,) = [each for each in recorded(bench, session) if each.tool == CODE]
+    assert outer.value["content"] == "[the content of a secret file is not recorded]"
+    assert "canary-env-2" not in journal_path(bench.home, session.id).read_text()
+
+
 async def test_a_flood_of_odd_requests_is_answered_or_dropped(bench: Bench) -> None:
     async with bench.session() as session:
         done = await program(
@@ -258,6 +278,16 @@ async def test_a_blocked_program_never_starts(bench: Bench) -> None:
     async with bench.session(approval="approve_all", approval_callback=None) as session:
         done = await program(session, "print(1)")
     assert done.status == "policy_denied" and "not here" in done.text and not done.executed
+
+
+@pytest.mark.parametrize(("value", "said"), [("'a\\ud800'", r"a\ud800"), ("float('nan')", "NaN")])
+async def test_an_answer_that_is_no_json_is_made_one(bench: Bench, value: str, said: str) -> None:
+    """What comes after, a journal, a provider, a client, takes nothing else."""
+    async with bench.session() as session:
+        done = await program(session, f"from forge_tools import answer\nanswer({value})")
+    assert done.ok and done.text == f"Answer: {json.dumps(said)}"
+    (call,) = recorded(bench, session)
+    assert call.status == "success" and call.value["answer"] == said
 
 
 async def test_its_limits_are_those_of_any_command(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.acceptance.user_tools import Bench, card_text, run
 from tests.deadlines import PATIENCE
 
-from golem_forge import tool
+from golem_forge import ToolResult, tool
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.journal_reader import read
@@ -95,6 +96,14 @@ async def test_its_test_makes_no_call_and_notices_another_program(bench: Bench) 
         ),
         ("from forge_tools import read_file\nprint(read_file('src/a.txt') * 2000)", "too long"),
         ("from forge_tools import leak\nprint(len(leak()))", "something secret"),
+        ("import forge_tools\nprint(forge_tools.picture().mime)", "an image"),
+        ("from forge_tools import search, read_file\nprint(search('read'), read_file('src/a.txt'))", "search"),
+        ("import tools\ntools.help('read_file')\nprint(tools.read_file('src/a.txt'))", "help"),
+        (
+            "from forge_tools import read_file, ToolError\ntry:\n    read_file('gone')\n"
+            "except ToolError as error:\n    print(error.code)",
+            "the code of a call that failed",
+        ),
     ],
 )
 async def test_a_run_that_cannot_be_replayed_gets_no_test_and_says_so(bench: Bench, code: str, why: str) -> None:
@@ -103,7 +112,13 @@ async def test_a_run_that_cannot_be_replayed_gets_no_test_and_says_so(bench: Ben
         """Says what it should not."""
         return "the key is canary-secret-77"
 
-    async with bench.session(tools=[leak]) as session:
+    @tool(needs_approval=False)
+    def picture() -> ToolResult:
+        """A picture."""
+        block = {"type": "image", "data": base64.b64encode(b"1234").decode(), "mimeType": "image/png"}
+        return ToolResult({"kind": "text", "content": ""}, text="", content=(block,))
+
+    async with bench.session(tools=[leak, picture]) as session:
         session.state.redactor.add_secret("KEY", "canary-secret-77")
         assert (await session.call(CODE, {"code": code})).ok
         made = await kept(session)
@@ -156,6 +171,38 @@ async def test_a_denied_call_is_not_among_its_calls(bench: Bench) -> None:
     assert bench.forge_here("tools", "test", "count-todos", "--yes").code == 0
 
 
+async def test_a_call_that_failed_is_among_its_calls_and_fails_again_in_its_test(bench: Bench) -> None:
+    code = (
+        "from forge_tools import read_file, file_exists, ToolError\nfile_exists(path='x')\n"
+        "try:\n    read_file('gone')\nexcept ToolError as error:\n    print(error.status, error.text)"
+    )
+    async with bench.session() as session:
+        assert (await session.call(CODE, {"code": code})).ok
+        assert (await kept(session)).ok
+        assert "calls: [file_exists, read_file]" in (bench.tools / "count-todos/tool.yaml").read_text()
+        used = await run(session, "count-todos")
+    assert used.ok and "execution_failed File not found" in used.text, used.text
+
+
+async def test_a_program_that_runs_a_tool_through_another_is_told_the_form_that_can_be_kept(bench: Bench) -> None:
+    bench.tool("hi", "echo hi\n")
+    code = "from forge_tools import call\nprint(call('run_custom_tool', tool_name='hi'))"
+    async with bench.session() as session:
+        assert (await session.call(CODE, {"code": code})).ok
+        refused = await kept(session)
+        assert refused.status == "input_invalid" and "let it call hi by name" in refused.text, refused.text
+        assert (await session.call(CODE, {"code": "from forge_tools import hi\nprint(hi())"})).ok
+        assert (await kept(session)).ok
+        assert (await run(session, "count-todos")).text.strip() == "hi"
+
+
+async def test_a_tool_finds_by_search_what_it_lists_and_no_more(bench: Bench) -> None:
+    source = "from forge_tools import search\nprint([each.__name__ for each in search('file', 20)])"
+    bench.python("finds", source, calls=["read_file"])
+    async with bench.session() as session:
+        assert (await run(session, "finds")).text.strip() == "['read_file']"
+
+
 @pytest.mark.parametrize(
     ("code", "literals", "made"),
     [
@@ -169,6 +216,14 @@ async def test_a_denied_call_is_not_among_its_calls(bench: Bench) -> None:
         ("x = -1; y = True; z = 1", {"p": -1}, ["x = P; y = True; z = 1"]),
         ("match v:\n    case 'a':\n        w = 'a'", {"p": "a"}, ["case 'a':", "w = P"]),
         ("'''a'''\nfrom __future__ import annotations\nx = 'a'", {"p": "a"}, ["'''a'''\nfrom __future__", "x = P"]),
+        ("'''b\u2028c\x0cd'''\nx = 'a'", {"p": "a"}, ["'''b\u2028c\x0cd'''", "x = P"]),
+        ("x = find('a')['a']\ny = {'k': 'a'}['k']", {"p": "a"}, ["x = find(P)['a']", "y = {'k': P}['k']"]),
+        ("d = {}; d['a'] = 1; x = d['a']", {"p": "a"}, ["d[P] = 1; x = d[P]"]),
+        ("d = {'a': 'b'}; x = d['a']", {"p": "a"}, ["d = {P: 'b'}; x = d[P]"]),
+        ("longer = 'an a' + 'a'; x = f(a='a')", {"p": "a"}, ["longer = 'an a' + P; x = f(a=P)"]),
+        ("# b\x0cc\x1cd\x85e\nx = 'a'", {"p": "a"}, ["# b\x0cc\x1cd\x85e", "x = P"]),
+        ("y = 'b'\rx = 'a'", {"p": "a"}, ["y = 'b'\rx = P"]),
+        ("y = 'b'\r\nx = 'a'", {"p": "a"}, ["y = 'b'\r\nx = P"]),
     ],
 )
 def test_only_literals_that_stand_alone_are_replaced(code: str, literals: Any, made: list[str]) -> None:

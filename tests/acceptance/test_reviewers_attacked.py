@@ -287,6 +287,25 @@ async def test_a_reviewer_is_not_asked_until_it_slips(place: Attacked, asked: Ca
         assert await call(session, 1) == "person", "the same call, in another turn"
 
 
+@pytest.mark.parametrize("calls", ["alike", "different"])
+async def test_calls_at_once_do_not_ask_a_reviewer_until_it_slips(
+    place: Attacked, asked: Callable[..., Any], calls: str
+) -> None:
+    """What it denied counts for the calls that were made meanwhile: they are no more tries than one after another."""
+    denials = 1 if calls == "alike" else 3
+    place.says = lambda read: WireTurn(say="approve" if len(place.reads) > denials else "deny: no", input=100_000)
+    ask = asked({"approved": False})
+    async with place.session(ask) as session:
+
+        def write(number: int) -> Any:
+            content = "x" * (1 if calls == "alike" else number)
+            return session.call("write_file", {"path": "/workspace/a.txt", "content": content})
+
+        outcomes = await asyncio.gather(*(write(number) for number in range(1, 11)))
+    assert {each.status for each in outcomes} == {Status.APPROVAL_DENIED} and not (place.root / "a.txt").exists()
+    assert len(place.reads) == denials
+
+
 async def test_a_repeated_call_id_brings_no_old_yes_back(place: Attacked, asked: Callable[..., Any]) -> None:
     write = WireCall(id="call_1", name="write_file", args={"path": "/workspace/a.txt", "content": "x"})
     place.agent = [WireTurn(calls=(write,)), WireTurn(calls=(write, write)), WireTurn(say="done")]

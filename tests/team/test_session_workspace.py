@@ -121,7 +121,7 @@ class TwoMachines:
         self.program.end_leases()
 
     def waits_for_an_answer(self, session: str) -> bool:
-        """Parked, with its files at the origin: one that is held is not there yet, and one that nobody has taken yet still
+        """Parked, with its files at the origin: one that is held is not there yet. One that nobody has taken yet still
         says what it waited for before it was answered."""
         store = self.program.store()
         row = store.find(session)

@@ -92,14 +92,10 @@ class ApprovalStage:
         decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
         state.asked = state.asked or answer.by in _WAITED_FOR
         if not answer.approved:
-            text = answer.message
-            if answer.unaskable and state.plan is not None and state.plan.unasked:
-                text = state.plan.unasked
+            text = _note_denial(state, answer)
             decision.answered_by, decision.message = answer.by, text
             decision.answered_as, decision.door = answer.answered_as, answer.door
             state.stop_turn = answer.stop
-            if program is not None and answer.status is _DENIED:
-                program.denied[decision.fingerprint] = text
             raise ForgeError(text, status=answer.status, code="DENIED")
         if answer.by is AnsweredBy.PERSON:  # the others answer at once
             # Threat: a rule that blocks was written while a person looked at the card; nobody's yes is above it.
@@ -240,6 +236,7 @@ class ApprovalStage:
             signal=state.waiting,
             is_edit=lambda args: not same_json(validate(state.tool, args).plain, state.arguments.plain),
             alone=judged.decision.only_a_person,
+            on_answer=lambda answer: answer.approved or _note_denial(state, answer),
         )
 
     def _offers(self, state: CallState) -> tuple[ApprovalOffer, ...]:
@@ -297,6 +294,16 @@ def question_id(session_id: str, request: ApprovalRequest) -> str:
 def _blocked(state: CallState) -> ForgeError:
     message = refusal_message(state.tool.name, _judged(state).decision)
     return ForgeError(message, status=Status.POLICY_DENIED, code="BLOCKED")
+
+
+def _note_denial(state: CallState, answer: ApprovalResult) -> str:
+    """Returns what the caller is told. Nobody is asked a second time about this call of its program."""
+    text = answer.message
+    if answer.unaskable and state.plan is not None and state.plan.unasked:
+        text = state.plan.unasked
+    if state.program is not None and answer.status is _DENIED:
+        state.program.denied[_judged(state).decision.fingerprint] = text
+    return text
 
 
 def _judged(state: CallState) -> Evaluation:

@@ -174,6 +174,8 @@ class CallState:
     """The program (several calls in one piece of code) that this call belongs to."""
     keeps_whole = False
     """Whether the Outcome keeps the whole result too, not only the shortened one."""
+    calls_read_secret = False
+    """Whether a call that its tool made has read a secret file: its own result may tell of it."""
     reads_only = False
     """Whether the call holds a reader's slot at the gate."""
 
@@ -206,6 +208,8 @@ class CallState:
 
     @property
     def reads_secret(self) -> bool:
+        if self.calls_read_secret:
+            return True
         effects = self.judged.facts.effects if self.judged else None
         return any(Mark.SECRET_PATH in effect.marks and effect.verb is Verb.READ for effect in effects or ())
 

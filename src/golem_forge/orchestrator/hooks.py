@@ -5,8 +5,8 @@ added as sources that only tighten, so every later look at the call (an answer, 
 them. A hook that fails is a `blocked`: the call is refused in every mode.
 
 `run_after` belongs to the run stage, under the call's slot at the gate and inside its change set. Takes the Outcome;
-adds what `after_call` hooks tell the model. Files that they change belong to the call. A call that only reads, and one
-whose changes nobody records, leaves the zones read-only for its hooks. Refuses nothing: the call has run.
+adds what `after_call` hooks tell the model. Files that they change belong to the call. A call that only reads, an undo,
+and a call whose changes nobody records leave the zones read-only for their hooks. Refuses nothing: the call has run.
 
 Each run of a hook is an event `hookRan`, which the journal keeps.
 """
@@ -177,8 +177,10 @@ class CallHooks:
 
     def may_write(self, state: CallState) -> bool:
         """Whether hooks after this call may change files. Such a call holds a writer's slot, and its changes are
-        recorded together with theirs.
+        recorded together with theirs. Not after an undo: what it brought back stays as it was.
         """
+        if state.plan is not None and state.plan.undoes_in:
+            return False
         if state.reads_only or state.read_only or not (state.tool.gated or state.parent is not None):
             return False
         above = state.parent

@@ -542,7 +542,10 @@ class Orchestrator:
                 refused = error.message
         if refused:
             return self._recorder.finished(state, state.outcome(Status.POLICY_DENIED, error=refused))
-        return await self.step(state)
+        try:
+            return await self.step(state)
+        finally:
+            parent.calls_read_secret = parent.calls_read_secret or (state.executed and state.reads_secret)
 
 
 def _may_exist_later(state: CallState, error: ForgeError) -> bool:

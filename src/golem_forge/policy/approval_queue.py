@@ -87,6 +87,8 @@ class PendingApproval:
     """Whether valid edited arguments, as `restore` returns them, make a different call."""
     alone: bool = False
     """Whether the call shares its card with no other call, not even an identical one."""
+    on_answer: Callable[[ApprovalResult], object] = field(default=lambda answer: None)
+    """Called at the moment of the answer, before any other call can ask the same."""
     answer: asyncio.Future[ApprovalResult] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -225,6 +227,7 @@ class ApprovalQueue:
     def _settle(self, waiting: PendingApproval, answer: ApprovalResult) -> None:
         if not waiting.answer.done():
             waiting.answer.set_result(answer)
+            waiting.on_answer(answer)
 
     def _remove(self, key: str, card: _Card, waiting: PendingApproval) -> None:
         """Removes one call from its card; withdraws the card if no other call waits at it."""

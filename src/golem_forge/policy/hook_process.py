@@ -17,6 +17,7 @@ and neither a program, a Python module nor a Makefile is looked for there.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterable, Sequence
@@ -190,7 +191,8 @@ class HookProcesses:
             if _is_in(real, visible):
                 continue
             self._refuse_zones(real, walls.sandbox, word)
-            if word not in text:
+            written = re.compile(rf"(?<![\w./~-]){re.escape(word)}(?![\w./~-])")  # not as a part of a longer word
+            if not written.search(text):
                 raise _NotUsable(f"was not started: write {display_name(word)} without backslashes in its command")
             mode, data = _read(real, word)
             name = os.path.basename(word)
@@ -198,7 +200,7 @@ class HookProcesses:
             folder = _real(snapshot.path)
             place = f"{SNAPSHOT}/{len(shown)}" if level is Level.FULL else folder
             shown.append(HostDirectory(folder, place))
-            text = text.replace(word, f"{place}/{name}")
+            text = f"{place}/{name}".join(written.split(text))
         return tuple(shown), text
 
     def _refuse_named(self, text: str, sandbox: Sandbox) -> None:

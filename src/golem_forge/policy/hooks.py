@@ -12,13 +12,16 @@ Names of other agents' hooks are understood on both sides: `ALIASES` is the tabl
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
 from golem_forge.core.decisions import Verdict, VerdictSource, strictest
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
 from golem_forge.policy.rules.model import name_glob, path_matches_glob
 
@@ -72,6 +75,7 @@ _REASON_NAMES: Final = ("reason", "permissionDecisionReason", "stopReason")
 _MODEL_NAMES: Final = ("additionalContext", "agent_message", "agentMessage")
 _PERSON_NAMES: Final = ("systemMessage", "user_message", "userMessage")
 _EDITS: Final = ("updatedInput", "modifiedArgs", "updated_input")
+_ANSWER: Final = regex(r"^[ \t]*\{", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,23 +192,26 @@ def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
         return _failed(hook, run)
     text = run.out.removeprefix("\ufeff").strip()
     if answer := _json_part(hook, text):
-        try:
-            said = json.loads(answer)
-        except (ValueError, RecursionError):
-            if hook.on is HookPoint.BEFORE_CALL:
-                return HookAnswer(failure="answered with JSON that cannot be read")
-        else:
-            return _Reader(hook, said).answer()
+        parsed: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            parsed = json.loads(answer)
+        if isinstance(parsed, dict):
+            return _Reader(hook, parsed).answer()
+        if hook.on is HookPoint.BEFORE_CALL and (parsed is not None or answer.startswith("{")):
+            return HookAnswer(failure="answered with JSON that cannot be read")
     return _addressed(hook, _bounded(text)) if hook.tell is not None else HookAnswer()
 
 
 def _json_part(hook: Hook, text: str) -> str:
     """The answer in what a hook printed; empty: there is none. Threat: a `before_call` hook that prints a line before
-    it refuses, and is taken for one that says nothing. Elsewhere what a hook prints is for the model."""
-    if text.startswith("{"):
+    or after it refuses, and is taken for one that says nothing: from the first brace at the start of a line on it must
+    be one answer. Elsewhere what a hook prints is for the model."""
+    if text.startswith("{") or hook.on is not HookPoint.BEFORE_CALL:
+        return text if text.startswith("{") else ""
+    if text.startswith(("[", '"')):  # perhaps JSON, and no answer
         return text
-    last = text.rpartition("\n")[2].strip() if hook.on is HookPoint.BEFORE_CALL else ""
-    return last if last.startswith("{") else ""
+    found = _ANSWER.search(text)
+    return text[found.start() :] if found is not None else ""
 
 
 def _failed(hook: Hook, run: HookRun) -> HookAnswer:
@@ -228,11 +235,14 @@ class _Reader:
         self._hook = hook
         specific = said.get(_SPECIFIC)
         self._places = (said, specific) if isinstance(specific, dict) else (said,)
+        self._unread = specific is not None and not isinstance(specific, dict)
 
     def answer(self) -> HookAnswer:
         hook, before = self._hook, self._hook.on is HookPoint.BEFORE_CALL
         if before and any(name in place for place in self._places for name in _EDITS):
             return HookAnswer(failure="wants to change the arguments, which no hook can")
+        if before and self._unread:
+            return HookAnswer(failure=f"answered with a {_SPECIFIC} that cannot be read")
         words, reason = self._verdict_words(), self._text(_REASON_NAMES)
         warnings: tuple[str, ...] = ()
         strange = next((word for word in words if word not in _VERDICTS), "")

@@ -11,11 +11,13 @@ Threat: a file or a page may say `approve this`. The output of tools stands betw
 question exists yet; a reviewer that falls for it still cannot answer what is not its to answer. Only the person's own
 words are their message: what a plan, a hook or a file says is told apart from it.
 Threat: an agent asks again until a reviewer slips. What the person denied is theirs from then on, and so is what the
-reviewer denied; after MOST_DENIALS in a turn it answers nothing more in that turn.
+reviewer denied; after MOST_DENIALS in a turn it answers nothing more in that turn. Calls at once are no more tries than
+calls one after another: it thinks about no more of them than it may still deny, and never twice about the same.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections import deque
@@ -98,6 +100,8 @@ class Reviewer:
         self._left_out = 0
         self._denied: deque[str] = deque(maxlen=_MOST_REMEMBERED)
         self._denials = 0
+        self._open: dict[str, asyncio.Future[None]] = {}
+        """Fingerprint of each call that it thinks about → done when it has answered."""
         self.requests = 0
         self.cost = 0.0
 
@@ -146,6 +150,16 @@ class Reviewer:
     async def review(self, card: Mapping[str, Any], processes: HookProcesses) -> ReviewAnswer:
         """Asks the reviewer about a card. `processes` starts its program."""
         fingerprint = str(card.get("fingerprint", ""))
+        while fingerprint in self._open or len(self._open) >= max(1, MOST_DENIALS - self._denials):
+            await asyncio.wait(self._open.values(), return_when=asyncio.FIRST_COMPLETED)
+        answered = self._open[fingerprint] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._review(card, fingerprint, processes)
+        finally:
+            del self._open[fingerprint]
+            answered.set_result(None)
+
+    async def _review(self, card: Mapping[str, Any], fingerprint: str, processes: HookProcesses) -> ReviewAnswer:
         if problem := self._denied_before(card, fingerprint) or self._over_budget():
             return ReviewAnswer(says=Says.UNSURE, reason=problem)
         self.requests += 1

@@ -99,7 +99,8 @@ class ProgramCalls:
 
     def __init__(self) -> None:
         self.denied: dict[str, str] = {}
-        """Fingerprint of a call → what was said."""
+        """Fingerprint of a call → what was said. Written at the moment of the answer: other threads of the program make
+        the same call meanwhile."""
         self._open = 0
         self._since = 0.0
         self._asked_s = 0.0

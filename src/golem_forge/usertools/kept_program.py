@@ -6,7 +6,8 @@ of the literals it stands for; `calls` is what was really called; a test answers
 the recorded result. Raises InputInvalid.
 
 A run whose record is not exactly what happened gets no test, and `why_untested` says so: something secret was taken out
-of it, a result was too long to be kept whole, or the program read files by itself, which a test does not have.
+of it, a result was no text or too long to be kept whole, or the program learned something without a call, from a file
+or by a search for tools.
 Threats: a parameter that becomes code (a literal is replaced by an expression of a fixed form, whose only free part is
 a name that was checked, and the result must parse to the same program with these literals replaced); the text of a
 program with a secret in it (refused: what is left of it is another program).
@@ -17,7 +18,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,11 +26,12 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import same_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars
 from golem_forge.events.journal_reader import CallRecord, CallRecords, join_records, read
 from golem_forge.usertools.call_sequences import is_redacted
 from golem_forge.usertools.manifest import OutputFormat, ToolManifest
-from golem_forge.usertools.native_tools import RUN_CODE, invalid_field
+from golem_forge.usertools.native_tools import RUN_CODE, RUN_TOOL_NAME, invalid_field
 from golem_forge.usertools.run.tool_values import RecordedCall, Recording, value_of_kind
 
 if TYPE_CHECKING:
@@ -50,7 +52,11 @@ _CLIENTS: Final = frozenset({"forge_tools", "tools", "forge_tool"})
 _LONGEST_SHOWN: Final = 80
 _LONGEST_EXPECTED: Final = 16 * 1024
 _SCALAR_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number"}
-_RAN: Final = frozenset({Status.SUCCESS.value, Status.EXECUTION_FAILED.value, Status.SANDBOX_DENIED.value})
+_NOT_CALLED: Final = frozenset({Status.APPROVAL_DENIED.value, Status.POLICY_DENIED.value, Status.TOOL_NOT_FOUND.value})
+_UNRECORDED: Final = frozenset({"search", "help", "ResultHandle"})
+"""Names of `forge_tools` that ask for what no recording has."""
+_NEW_LINE: Final = regex(rb"\r\n|\r|\n")
+"""What Python counts as the end of a line; `str.splitlines` knows more."""
 
 OutputOf = Callable[[str], OutputFormat | None]
 """Returns the output format of a user tool by its name; None for other tools."""
@@ -69,9 +75,8 @@ class RecordedProgram:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """The tools that really ran, each once, in the order of their first calls."""
-        ran = (each.tool for each in self.calls if each.started_at and each.status in _RAN)
-        return tuple(dict.fromkeys(ran))
+        """The tools that were called and not denied, each once, in the order of their first calls."""
+        return tuple(dict.fromkeys(each.tool for each in self.calls if each.status not in _NOT_CALLED))
 
 
 def find_program(journal: Path | None, call: str) -> RecordedProgram:
@@ -129,6 +134,10 @@ def _kept_tool(
     parameters_of: ParametersOf,
 ) -> tuple[NewTool, str]:
     tree = _parsed(program.code)
+    if names := ", ".join(sorted({each.tool for each in program.calls if each.requested == RUN_TOOL_NAME})):
+        raise invalid_field(
+            "from_run", f"that program used {RUN_TOOL_NAME}; let it call {names} by name, and run it again"
+        )
     if not program.called and _imports(tree) & _CLIENTS:
         raise invalid_field("from_run", "that program called no tool; give its text as `source` instead")
     source = with_parameters(program.code, literals)
@@ -168,6 +177,12 @@ def why_untested(program: RecordedProgram, tree: ast.Module) -> str:
         return "the run read or wrote something secret, which was not recorded"
     if any("secret file is not recorded" in str(each.value) for each in program.calls):
         return "the run read a secret file, which was not recorded"
+    if any(each.more.get("media") for each in program.calls):
+        return "a call gave an image or another blob, which is not recorded"
+    if names := sorted(_client_names(tree) & _UNRECORDED):
+        return f"the program uses {', '.join(names)} of forge_tools, and a test has the recorded calls alone"
+    if "code" in _attributes(tree) and any(each.status != Status.SUCCESS.value for each in program.calls):
+        return "the program looks at the code of a call that failed, which is not recorded"
     whole = (_is_whole(each) for each in program.calls)
     if program.value.get("truncated") or not all(whole):
         return "a result was too long to be recorded whole"
@@ -239,8 +254,9 @@ def with_parameters(code: str, literals: Mapping[str, Any]) -> str:
             "from_run", f"the program has a name '{_PARAMETERS}' of its own; rename it and run it again"
         )
     places: list[tuple[ast.expr, str]] = []
+    own_keys = _own_keys(tree)
     for name, value in literals.items():
-        found = [node for node in _replaceable(tree) if _is_literal(node, value)]
+        found = [node for node in _replaceable(tree, own_keys) if _is_literal(node, value)]
         if not found:
             shown = clip(json.dumps(value, ensure_ascii=False), _LONGEST_SHOWN)
             raise invalid_field("parameters", f"{name}: the program has no literal {shown}")
@@ -268,15 +284,30 @@ def _parsed(code: str) -> ast.Module:
         raise invalid_field("from_run", "that program cannot be read as Python") from None
 
 
-def _replaceable(tree: ast.AST) -> Iterator[ast.expr]:
-    """Expressions that are literals where an expression may stand: not in an f-string, a pattern or a docstring."""
+def _own_keys(tree: ast.AST) -> set[Any]:
+    """The texts that the program itself makes keys of."""
+    made: list[ast.expr | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            made += node.keys
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            made.append(node.slice)
+    return {each.value for each in made if isinstance(each, ast.Constant)}
+
+
+def _replaceable(tree: ast.AST, own_keys: Collection[Any]) -> Iterator[ast.expr]:
+    """Expressions that are literals where an expression may stand: not in an f-string, a pattern or a docstring, and
+    not `found["files"]`, the name of a member of what somebody else made."""
     for child in ast.iter_child_nodes(tree):
         docstring = isinstance(tree, ast.Expr) and isinstance(child, ast.Constant)
+        member = isinstance(tree, ast.Subscript) and child is tree.slice
+        if member and isinstance(child, ast.Constant) and isinstance(child.value, str) and child.value not in own_keys:
+            continue
         if isinstance(child, (ast.JoinedStr, ast.pattern)) or docstring:
             continue
         if isinstance(child, ast.expr) and _literal_value(child) is not _NO_LITERAL:
             yield child
-        yield from _replaceable(child)
+        yield from _replaceable(child, own_keys)
 
 
 _NO_LITERAL: Final = object()
@@ -302,11 +333,7 @@ def _is_literal(node: ast.expr, value: Any) -> bool:
 
 
 def _line_starts(text: bytes) -> list[int]:
-    starts = [0]
-    for at, byte in enumerate(text):
-        if byte == 0x0A:
-            starts.append(at + 1)
-    return starts
+    return [0, *(end.end() for end in _NEW_LINE.finditer(text))]
 
 
 def _span(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
@@ -318,11 +345,14 @@ def _span(node: ast.expr, starts: Sequence[int]) -> tuple[int, int]:
 def _with_prelude(code: str) -> str:
     """Inserts the prelude before the first statement that is neither a docstring nor a future import."""
     first = next((node for node in _parsed(code).body if not _comes_first(node)), None)
-    line = first.lineno if first is not None else code.count("\n") + 2
+    text = code.encode()
+    if first is None:
+        return f"{code}\n{_PRELUDE}"
+    line = first.lineno
     if isinstance(first, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and first.decorator_list:
         line = first.decorator_list[0].lineno
-    lines = code.splitlines(keepends=True)
-    return "".join([*lines[: line - 1], _PRELUDE, *lines[line - 1 :]])
+    place = _line_starts(text)[line - 1]
+    return b"".join((text[:place], _PRELUDE.encode(), text[place:])).decode()
 
 
 def _comes_first(node: ast.stmt) -> bool:
@@ -367,6 +397,18 @@ def _imports(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
     return found
+
+
+def _client_names(tree: ast.AST) -> set[str]:
+    """The names of `forge_tools` that it uses."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in _CLIENTS]
+    return {each.name for node in imports for each in node.names} | _attributes(tree, _CLIENTS)
+
+
+def _attributes(tree: ast.AST, of: frozenset[str] = frozenset()) -> set[str]:
+    """The attributes it uses: of anything, or of these names."""
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return {each.attr for each in found if not of or (isinstance(each.value, ast.Name) and each.value.id in of)}
 
 
 def _names(tree: ast.AST) -> set[str]:

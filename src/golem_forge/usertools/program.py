@@ -23,6 +23,7 @@ from golem_forge.core.calls import Caller, ToolCompletion
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.orchestrator.present import VALUE_LIMIT
@@ -106,7 +107,7 @@ class ProgramCallServer(SessionCallServer):
         if request.size > VALUE_LIMIT:
             why = f"an answer has at most {VALUE_LIMIT // 1024} KiB; print what is longer"
             return refusal_answer(Status.INPUT_INVALID, why)
-        self.given = request.said.get("answer")
+        self.given = safe_json(request.said.get("answer"))[0]  # Python also reads NaN and lone surrogates
         return {"status": Status.SUCCESS.value}
 
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:

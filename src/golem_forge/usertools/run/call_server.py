@@ -185,7 +185,7 @@ class CallServer(ABC):
         if request is None:
             return refusal_answer(Status.POLICY_DENIED, "this request does not come from a running tool")
         if isinstance(request, LookupRequest):
-            self._lookups += 1
+            self._lookups += request.op != "answer"  # which gives something, and is bounded by the connections
             if self._lookups > MOST_LOOKUPS:
                 why = f"one run may ask at most {MOST_LOOKUPS} times what there is to call"
                 return refusal_answer(Status.POLICY_DENIED, why)
@@ -299,6 +299,11 @@ class ToolCallServer(SessionCallServer):
     async def find_tool(self, name: str) -> Tool | None:
         return await self._lookup(name) if name in self._names else None
 
+    def search_tools(self, query: str, limit: int) -> Sequence[Tool]:
+        offered = self.ctx.offered
+        found = offered.search_tools(query, _MOST_SEARCHED) if offered is not None else ()
+        return [tool for tool in found if tool.name in self._names][:limit]
+
     async def answer(self, request: CallRequest, number: int) -> dict[str, Any]:
         ctx, why = self.ctx, ""
         if number > self.most_calls:
@@ -386,6 +391,7 @@ class LookupRequest:
 
 _LONGEST_QUERY: Final = 500
 _MOST_FOUND: Final = 20
+_MOST_SEARCHED: Final = 1000
 
 
 def parse_request(line: bytes, token: str) -> CallRequest | LookupRequest | None:

@@ -10,17 +10,20 @@ A function gives the tool's value: text as str, else what its JSON says; what is
 ResultHandle. A call that fails raises ToolError, one that was denied ToolDenied. Each is judged and approved by itself.
 """
 
-import json
-import os
-import sys
+import json as _json  # a tool may be called `json`: every name here that a tool may have is private
+import os as _os
+import sys as _sys
 
-from forge_tool import CallFailed, ask  # type: ignore[import-not-found]  # beside it, inside the walls
+from forge_tool import CallFailed as _CallFailed  # type: ignore[import-not-found]  # beside it, inside the walls
+from forge_tool import ask as _ask
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the real one takes longer to import than a small program runs
     from typing import Any
+del TYPE_CHECKING
 
 __all__ = ["ResultHandle", "ToolDenied", "ToolError", "answer", "call", "help", "map", "search"]
+"""Of tools with these names only `call` reaches them."""
 
 _DENIALS = ("approval_denied", "policy_denied", "sandbox_denied")
 _MOST_AT_ONCE = 16
@@ -123,7 +126,8 @@ class _Server:
             raise AttributeError(
                 f"server {self._name!r} has no tool {name!r}; it has: {', '.join(sorted(self._tools))}"
             )
-        return _Function(self._tools[found])
+        function = self.__dict__[name] = _Function(self._tools[found])
+        return function
 
     def __dir__(self) -> "Any":
         return sorted(self._tools)
@@ -179,13 +183,19 @@ def search(query: "Any", limit: "Any" = 5) -> "Any":
 
 
 def answer(value: "Any") -> "Any":
+<<<<<<< HEAD
     """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it. Pictures
     and files in it go with the result."""
     value = json.loads(json.dumps(value, default=_plain))
     if "FORGE_TOOL_NAME" not in os.environ:
+=======
+    """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it."""
+    value = _json.loads(_json.dumps(value, default=_plain))
+    if "FORGE_TOOL_NAME" not in _os.environ:
+>>>>>>> p35
         _request({"op": "answer", "answer": value}, "answer")
         return
-    print(json.dumps(value, ensure_ascii=False))  # a tool's result is what it prints
+    print(_json.dumps(value, ensure_ascii=False))  # a tool's result is what it prints
 
 
 def help(tool: "Any" = None) -> "Any":
@@ -214,7 +224,7 @@ def _plain(value: "Any") -> "Any":
 def _call(name: "Any", arguments: "Any") -> "Any":
     said = _request({"name": name, "args": arguments, "value": True}, name)
     for note in said.get("notes", ()):
-        print(note, file=sys.stderr)
+        print(note, file=_sys.stderr)
     if "handle" in said:
         return ResultHandle(said["handle"], said["mime"], said["size"])
     if "parts" not in said:
@@ -225,8 +235,8 @@ def _call(name: "Any", arguments: "Any") -> "Any":
 
 def _request(request: "Any", tool: "Any") -> "Any":
     try:
-        said = ask(request)
-    except CallFailed as error:
+        said = _ask(request)
+    except _CallFailed as error:
         said = {"status": error.status, "stderr": error.text}
     status = said.get("status")
     if status == "success":
@@ -259,6 +269,16 @@ def _named(name: "Any", known: "Any") -> "Any":
 def __getattr__(name: "Any") -> "Any":
     if name.startswith("__"):
         raise AttributeError(name)
+    if name not in _attributes:
+        _attributes[name] = _found(name)
+    return _attributes[name]
+
+
+_attributes: "dict[str, Any]" = {}
+"""Functions and servers by the names a program used: what a function knows of its tool is asked for once."""
+
+
+def _found(name: "Any") -> "Any":
     names, servers = _listed()
     found = _named(name, names)
     if found is not None:
@@ -310,10 +330,10 @@ def _show_failure(kind: "Any", error: "Any", trace: "Any") -> "Any":
     lines = traceback.TracebackException(kind, error, trace)
     own = [frame for frame in lines.stack if frame.filename != __file__]
     lines.stack = traceback.StackSummary.from_list(own[-_MOST_FRAMES:])
-    print("".join(lines.format(chain=False)), end="", file=sys.stderr)
+    print("".join(lines.format(chain=False)), end="", file=_sys.stderr)
     if isinstance(error, ImportError) and error.name in (__name__, "tools"):
-        print('help() lists the tools that may be called here, search("words") finds one', file=sys.stderr)
+        print('help() lists the tools that may be called here, search("words") finds one', file=_sys.stderr)
 
 
-if "FORGE_TOOL_NAME" not in os.environ:
-    sys.excepthook = _show_failure
+if "FORGE_TOOL_NAME" not in _os.environ:
+    _sys.excepthook = _show_failure
