@@ -183,16 +183,10 @@ def search(query: "Any", limit: "Any" = 5) -> "Any":
 
 
 def answer(value: "Any") -> "Any":
-<<<<<<< HEAD
     """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it. Pictures
     and files in it go with the result."""
-    value = json.loads(json.dumps(value, default=_plain))
-    if "FORGE_TOOL_NAME" not in os.environ:
-=======
-    """The result of this program, beside what it prints: one value that JSON can say. A later one replaces it."""
     value = _json.loads(_json.dumps(value, default=_plain))
     if "FORGE_TOOL_NAME" not in _os.environ:
->>>>>>> p35
         _request({"op": "answer", "answer": value}, "answer")
         return
     print(_json.dumps(value, ensure_ascii=False))  # a tool's result is what it prints
