@@ -94,6 +94,9 @@ async def report(
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
         after = running.walled.aftermath()
         ways = [*(credential_hint(running, after.passed_by) or network_hint(running)), *signing_hint(running)]
+        if after.unreached and ending.exit_code:
+            places = ", ".join(after.unreached[:_MOST_UNREACHED])
+            ways.append(f"This computer does not reach it either, with or without walls: {places}.")
         finished.denials = after.denials
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
@@ -269,6 +272,7 @@ _NO_NETWORK: Final = regex(
 )
 _FETCHED_BY_GIT: Final = regex(r"unable to access 'https?://(?:[^/@']*@)?([A-Za-z0-9.-]+)")
 """The host of a dependency that comes from a repository."""
+_MOST_UNREACHED: Final = 5
 _SSH_ALONE: Final = regex(r"^(?:ssh|kex_exchange_identification): .*(?:not resolve hostname|not known)", re.MULTILINE)
 SSH_STAYS_OUTSIDE: Final = (
     "ssh, scp and rsync have neither a network nor the user's keys inside: ask the user to run this one. Git reaches "
