@@ -356,4 +356,7 @@ def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
     port = _OWN_PORT.search(text) if _REFUSED.search(text) else None
     if port is None:
         return ()
-    return (f"Commands do not reach services of this computer; name one in 'network': localhost:{port[1]}.",)
+    return (
+        f"Nothing inside listens at port {port[1]}: a server runs only as long as the call that started it; a service of "
+        f"this computer is reached by a call with localhost:{port[1]} in 'network'.",
+    )
