@@ -154,7 +154,8 @@ def test_tools_of_uv_and_pipx_follow_their_links(machine: Machine) -> None:
 
 def test_what_npm_installed_for_everybody_follows_its_links(machine: Machine) -> None:
     """With a prefix of one's own, as `npm config set prefix ~/.npm-global` makes it."""
-    program = machine.make(".npm-global/lib/node_modules/pnpm/bin/pnpm.cjs", ".npm-global/bin/", ".npm-global/etc/npmrc")
+    program = machine.make(".npm-global/lib/node_modules/pnpm/bin/pnpm.cjs", ".npm-global/etc/npmrc")
+    machine.make(".npm-global/bin/")
     (machine.home / ".npm-global/bin/pnpm").symlink_to(program)
     machine.on_path(machine.home / ".npm-global/bin")
     assert set(machine.find().directories) == {

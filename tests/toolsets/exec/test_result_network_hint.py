@@ -56,7 +56,7 @@ _GIT = "fatal: unable to access 'https://git.example/a/b/': Could not resolve ho
         ),
         (
             "make release",
-            "ssh: Could not resolve hostname h: Name or service not known\nfatal: Could not read from remote repository.",
+            "ssh: Could not resolve hostname h: Unknown\nfatal: Could not read from remote repository.",
             REACHING_REMOTES,
         ),
     ],

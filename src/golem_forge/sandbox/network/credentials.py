@@ -56,7 +56,9 @@ _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "upgrade", "te"}
     | {"trailer", "transfer-encoding", "content-length", "http2-settings"}
 )
-_WRITTEN_HERE: Final = _HOP_BY_HOP | {"host", "accept-encoding", "accept-charset", "a-im", "expect", "range", "if-range"}
+_WRITTEN_HERE: Final = (
+    _HOP_BY_HOP | {"host", "expect", "range", "if-range"} | {"accept-encoding", "accept-charset", "a-im"}
+)
 _WIDE_CHARSET: Final = regex(r"charset\s*=\s*\W?(?:utf-?(?:7|16|32)|ucs|iso-10646|csunicode)", re.IGNORECASE)
 """Spellings of text in which no value would be found."""
 _OTHER_REQUESTS: Final = regex(

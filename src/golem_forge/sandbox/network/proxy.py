@@ -142,7 +142,7 @@ class HostProxy:
 
     @property
     def unreached(self) -> tuple[str, ...]:
-        """Granted places, `host:port`, that this computer does not reach either. Few programs show what a proxy says."""
+        """Granted `host:port` that this computer does not reach either. Few programs show what a proxy says."""
         return tuple(self._unreached)
 
     @property

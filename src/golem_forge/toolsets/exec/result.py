@@ -357,6 +357,6 @@ def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
     if port is None:
         return ()
     return (
-        f"Nothing inside listens at port {port[1]}: a server runs only as long as the call that started it; a service of "
-        f"this computer is reached by a call with localhost:{port[1]} in 'network'.",
+        f"Nothing inside listens at port {port[1]}: a server runs only as long as the call that started it; a service "
+        f"of this computer is reached by a call with localhost:{port[1]} in 'network'.",
     )
