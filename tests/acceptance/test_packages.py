@@ -233,6 +233,14 @@ async def test_an_install_without_network_says_which_group_to_ask_for(session: S
     assert '"group:node"' in by_host.text
 
 
+async def test_a_host_that_nobody_reaches_from_here_is_told_apart_from_the_walls(session: Session) -> None:
+    """pip, cargo and curl show the number 502, and not what the proxy says."""
+    need("curl")
+    outcome = await run(session, "curl -s https://gone.invalid/", "gone.invalid")
+    assert outcome.status is Status.EXECUTION_FAILED
+    assert "This computer does not reach it either, with or without walls: gone.invalid:443." in outcome.text
+
+
 @pytest.mark.parametrize("cmd", ["npm install tiny --no-audit", "pnpm add tiny"])
 async def test_without_network_it_does_not_try_for_a_minute(session: Session, project: Path, cmd: str) -> None:
     """It ends while the call waits for it, so that its result says what to ask for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,6 +81,19 @@ def test_obeyed_names_matter_when_they_are_changed(sandbox: Sandbox, workspace: 
     assert sandbox.target("AGENTS.md", Verb.WRITE).effect().marks == ()
     assert set(sandbox.target(".npmrc", Verb.WRITE).effect().marks) == {Mark.PROTECTED_PATH, Mark.SECRET_PATH}
     assert sandbox.target(".npmrc", Verb.READ).effect().marks == (Mark.SECRET_PATH,)
+
+
+def test_what_git_s_settings_name_is_obeyed(sandbox: Sandbox, workspace: Path, own_home: Path) -> None:
+    """Commands cannot write there at all; a tool for files must not be a way round."""
+    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    subprocess.run(["git", "-C", str(workspace), "config", "core.hooksPath", "tools/hooks"], check=True)
+    (workspace / "settings").touch()
+    (own_home / ".gitconfig").symlink_to(workspace / "settings")
+    (workspace / "a_link").symlink_to("settings")
+    for path in ("tools/hooks/pre-commit", "settings", "a_link"):
+        assert sandbox.target(path, Verb.WRITE).effect().marks == (Mark.OBEYED_PATH,), path
+    assert sandbox.target("tools/a", Verb.WRITE).effect().marks == ()
+    assert sandbox.target("settings", Verb.READ).effect().marks == ()
 
 
 def test_a_file_that_takes_the_place_of_another_is_obeyed(sandbox: Sandbox, workspace: Path) -> None:

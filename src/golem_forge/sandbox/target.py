@@ -27,6 +27,7 @@ from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import process_link
 from golem_forge.sandbox import errors, protected
+from golem_forge.sandbox.git.repository import is_named_by_git
 from golem_forge.sandbox.handles import (
     CONTENT,
     DIRECTORY,
@@ -591,6 +592,8 @@ def _marks(
     if Mark.PROTECTED_PATH not in found and any(
         protected.is_obeyed(parts, above) or shadows_another(zone, parts) for parts in names
     ):
+        found[Mark.OBEYED_PATH] = None
+    if not found and access is not Verb.READ and any(is_named_by_git(zone, parts) for parts in names):
         found[Mark.OBEYED_PATH] = None
     return tuple(found)
 

@@ -103,6 +103,15 @@ def test_the_person_s_own(place: Path, paths: GitPaths, tmp_path: Path, file: st
     assert found(paths) == {".hooks/", "inc"}
 
 
+@pytest.mark.parametrize("file", [".gitconfig", ".config/git/config", ".ssh/config"])
+def test_settings_that_the_person_keeps_in_the_zone(place: Path, paths: GitPaths, tmp_path: Path, file: str) -> None:
+    """`~/.gitconfig` is a link to their dotfiles, and Forge is started there."""
+    write(place / "kept", "[user]\nname = Ada\n")
+    (tmp_path / "home" / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "home" / file).symlink_to(place / "kept")
+    assert found(paths) == {"kept"}
+
+
 def test_other_files_by_the_environment(place: Path, zone: Zone, tmp_path: Path) -> None:
     for name in ("system", "global", "xdg/git/config"):
         write(tmp_path / name, f"[core]\nfsmonitor = ./{name[:3]}\n")

@@ -104,6 +104,12 @@ EVERYDAY = {
         ["-C", "tree", "log", "-1", "--format=%s"],
         "there",
     ),
+    "the files of a new worktree": ("git worktree add -q tree other", ["-C", "tree", "status", "--short"], ""),
+    "the files of a worktree after a commit": (
+        "git worktree add -q tree other; cd tree; echo t > t; git add t; git commit -qm there; git mv t u",
+        ["-C", "tree", "status", "--short"],
+        "R  t -> u",
+    ),
     "clone": ("git clone -q . copy", ["-C", "copy", "log", "-1", "--format=%s"], "commit 2"),
     "init": ("git init -q -b trunk fresh", ["-C", "fresh", "symbolic-ref", "HEAD"], "refs/heads/trunk"),
     "fetch": (

@@ -349,6 +349,24 @@ def encodings() -> Iterator[tuple[str, str]]:
     yield "json", SECRET.replace("/", "\\/")
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Encoding: gzip\r\nContent-Encoding: identity",
+        "Content-Encoding: identity\r\nContent-Encoding: gzip",
+        "Content-Encoding: identity, gzip",
+        "IM: gzip",
+        "Content-Type: application/json; charset=UTF-16LE",
+        'Content-Type: text/plain; charset = "utf-32"',
+    ],
+)
+async def test_an_answer_in_which_no_value_is_found_does_not_come_back(desk: Desk, api: Api, head: str) -> None:
+    api.answer = f"HTTP/1.1 200 OK\r\n{head}\r\nContent-Length: 3\r\n\r\nxyz".encode()
+    answer = await desk.get(more=f"{AUTH}Accept-Charset: utf-16\r\nA-IM: gzip\r\n")
+    assert answer.startswith("HTTP/1.1 502 ") and "xyz" not in answer
+    assert "utf-16" not in api.all.lower() and "a-im" not in api.all.lower()
+
+
 @pytest.mark.parametrize("encoded", [text for _, text in encodings()], ids=[name for name, _ in encodings()])
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
 async def test_a_server_that_echoes_the_header_gives_nothing_away(

@@ -194,6 +194,7 @@ async def test_what_is_no_refusal_is_not_on_record(opened: Opened, unused_port: 
     assert (await say(port, connect_to("gone.test", 443))).startswith(b"HTTP/1.1 502 ")
     assert (await say(port, connect_to("ok.test", unused_port))).startswith(b"HTTP/1.1 502 ")
     assert proxy.refused == ()
+    assert proxy.unreached == ("gone.test:443", f"ok.test:{unused_port}")
 
 
 @pytest.mark.parametrize(

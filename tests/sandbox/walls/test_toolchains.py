@@ -152,6 +152,18 @@ def test_tools_of_uv_and_pipx_follow_their_links(machine: Machine) -> None:
     }
 
 
+def test_what_npm_installed_for_everybody_follows_its_links(machine: Machine) -> None:
+    """With a prefix of one's own, as `npm config set prefix ~/.npm-global` makes it."""
+    program = machine.make(".npm-global/lib/node_modules/pnpm/bin/pnpm.cjs", ".npm-global/etc/npmrc")
+    machine.make(".npm-global/bin/")
+    (machine.home / ".npm-global/bin/pnpm").symlink_to(program)
+    machine.on_path(machine.home / ".npm-global/bin")
+    assert set(machine.find().directories) == {
+        str(machine.home / ".npm-global/bin"),
+        str(machine.home / ".npm-global/lib/node_modules"),
+    }
+
+
 def test_conda_go_and_java_are_handed_on_where_they_can_be_seen(machine: Machine) -> None:
     base = machine.make("miniconda3/", "miniconda3/conda-meta/", "miniconda3/envs/web/bin/", "miniconda3/.condarc")
     machine.make("sdk/go/bin/go", "sdk/go/pkg/tool/", "hidden/java/")

@@ -42,6 +42,11 @@ async def test_death_by_signal_is_named(bench: Any) -> None:
     assert (outcome.status, outcome.result.value["signal"]) == (Status.EXECUTION_FAILED, 9)
 
 
+async def test_the_code_of_git_for_a_wrong_option_is_no_signal(bench: Any) -> None:
+    outcome = await bench.cmd("git init --no-such-option")
+    assert "\nExited: code 129\n" in outcome.text and "SIGHUP" not in outcome.text
+
+
 async def test_both_streams_come_in_order_and_input_is_empty(bench: Any) -> None:
     outcome = await bench.cmd("echo a; echo b >&2; cat; echo c")
     assert outcome.text.endswith("Output (6 bytes):\na\nb\nc\n")

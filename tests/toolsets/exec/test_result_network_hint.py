@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from golem_forge.core.text import FixedText
-from golem_forge.toolsets.exec.result import offline_hint
+from golem_forge.toolsets.exec.result import NETWORK_IS_OFF, SSH_STAYS_OUTSIDE, offline_hint
+from golem_forge.toolsets.git import REACHING_REMOTES
 
 
 @pytest.mark.parametrize(
@@ -23,5 +24,42 @@ from golem_forge.toolsets.exec.result import offline_hint
     ],
 )
 def test_a_refused_connection_names_the_way_to_a_service(text: str, port: str) -> None:
-    way = f"Commands do not reach services of this computer; name one in 'network': localhost:{port}."
-    assert offline_hint("make test", FixedText(f"some output\n{text}\n".encode())) == ((way,) if port else ())
+    ways = offline_hint("make test", FixedText(f"some output\n{text}\n".encode()))
+    assert bool(ways) == bool(port)
+    assert all(f"listens at port {port}:" in way and f"localhost:{port} in 'network'" in way for way in ways)
+
+
+_NAME = "The network is off inside; to install packages, name {} in 'network' of exec_command."
+_GIT = "fatal: unable to access 'https://git.example/a/b/': Could not resolve host: git.example"
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "way"),
+    [
+        ("cd x && git push", _GIT, REACHING_REMOTES),
+        ("pip install git+https://git.example/a/b", _GIT, _NAME.format('"group:python", "git.example"')),
+        (
+            "go install a.example/b@latest",
+            "dial tcp: address a.example: no suitable address found",
+            _NAME.format('"group:go"'),
+        ),
+        ("cargo build", "failed to resolve address for git.example: Name or service not known", NETWORK_IS_OFF),
+        (
+            "go install a.example/b@latest",
+            'Get "https://proxy.golang.org/a": dial tcp: address proxy.golang.org: no suitable address found',
+            _NAME.format('"group:go"'),
+        ),
+        (
+            "ssh me@h.example ls",
+            "ssh: Could not resolve hostname h.example: Name or service not known",
+            SSH_STAYS_OUTSIDE,
+        ),
+        (
+            "make release",
+            "ssh: Could not resolve hostname h: Unknown\nfatal: Could not read from remote repository.",
+            REACHING_REMOTES,
+        ),
+    ],
+)
+def test_a_command_that_needs_the_network_is_told_what_to_name(command: str, text: str, way: str) -> None:
+    assert offline_hint(command, FixedText(f"some output\n{text}\n".encode())) == (way,)

@@ -231,6 +231,20 @@ async def test_a_command_cannot_change_where_a_push_goes(project: Project) -> No
     assert project.served("log", "-1", "--format=%s", "main") == "first"
 
 
+async def test_a_command_cannot_write_the_settings_that_the_person_keeps_here(project: Project, tmp_path: Path) -> None:
+    """`~/.gitconfig` is a link to a file of this very repository, as people have it who keep their dotfiles in one."""
+    mark = tmp_path / "mark"
+    own = project.home / ".gitconfig"
+    (project.root / "gitconfig").write_text(own.read_text())
+    own.unlink()
+    own.symlink_to(project.root / "gitconfig")
+    wrote = await project.bench.cmd(f"printf '[credential]\\nhelper = !touch {mark}\\n' >> gitconfig")
+    assert wrote.status is Status.SANDBOX_DENIED, wrote.text
+    pushed = await project.push("main")
+    assert pushed.status is Status.SUCCESS, pushed.text
+    assert not mark.exists()
+
+
 async def test_a_password_in_the_address_is_shown_to_nobody(project: Project) -> None:
     with_password = project.url.replace("https://", f"https://{LOGIN}@")
     project.git("remote", "set-url", "origin", with_password)

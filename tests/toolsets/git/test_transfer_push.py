@@ -66,6 +66,30 @@ async def test_what_is_there_already_asks_nobody(project: Project) -> None:
     assert len(project.asked) == 1
 
 
+async def test_a_branch_that_is_there_already_can_still_be_followed(project: Project) -> None:
+    """`git push`, then `git push -u`: what the remote has is not sent again, and a pull knows where to look."""
+    await project.push("main")
+    followed = await project.push("main", set_upstream=True)
+    assert followed.status is Status.SUCCESS, followed.text
+    assert "main follows origin" in project.asked[-1].payload.replace("refs/remotes/", "")
+    assert project.git("rev-parse", "--symbolic-full-name", "main@{upstream}") == "refs/remotes/origin/main"
+    again = await project.push("main", set_upstream=True)
+    assert again.text.startswith("Everything up to date") and len(project.asked) == 2
+    assert (await project.fetch(then="ff-only")).status is Status.SUCCESS
+
+
+async def test_a_tag_that_the_remote_has_already_is_for_the_user_to_move(project: Project) -> None:
+    project.git("tag", "v1")
+    await project.push("main", "v1")
+    project.commit("second")
+    project.git("tag", "-f", "v1")
+    for outcome in (await project.push("v1"), await project.push("v1", force=True)):
+        assert outcome.status is Status.EXECUTION_FAILED
+        assert "the user moves or deletes in their own terminal" in outcome.text
+    assert "the user moves one in their own terminal" in project.asked[-1].payload
+    assert project.served("log", "-1", "--format=%s", "v1") == "first"
+
+
 async def test_a_commit_made_while_the_card_is_open_is_not_pushed_unseen(project: Project) -> None:
     def answer(request: object) -> object:
         if len(project.asked) == 1:
@@ -139,6 +163,9 @@ async def test_a_branch_and_a_tag_are_deleted_only_as_they_were_seen(project: Pr
     assert project.git("for-each-ref", "--format=%(refname)", "refs/remotes") == ""
     outcome = await project.push(":never-seen")
     assert "call git_fetch first" in outcome.text
+    await project.push("refs/tags/v1")
+    assert (await project.push(":v1")).status is Status.SUCCESS  # no branch is called so
+    assert project.served("for-each-ref", "--format=%(refname)") == ""
 
 
 async def test_a_rule_covers_an_address_and_a_ref_and_nothing_else(project: Project) -> None:

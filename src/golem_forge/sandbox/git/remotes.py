@@ -299,6 +299,11 @@ class PersonRepository:
         merge = self.value("branch", short, "merge")
         return merge if is_ref_name(merge) else ""
 
+    def follows(self, branch: str, remote: str, ref: str) -> bool:
+        """`branch`: a full name here; `ref`: one at the remote."""
+        short = branch.removeprefix(HEADS)
+        return (self.value("branch", short, "remote"), self.value("branch", short, "merge")) == (remote, ref)
+
     def resolve(self, name: str) -> tuple[str, str]:
         """The full name and the object of what a refspec calls by `name`; an id is its own name. Raises
         RemoteRefused."""
@@ -369,7 +374,10 @@ def _update(person: PersonRepository, remote: GitRemote, spec: Refspec, *, force
     source, new = person.resolve(spec.source) if spec.source else ("", None)
     target = spec.target if spec.target is not None else source
     if not target.startswith("refs/"):
-        kind = next((one for one in (HEADS, TAGS) if source.startswith(one)), HEADS if not source else "")
+        kind = next((one for one in (HEADS, TAGS) if source.startswith(one)), "")
+        if not source:  # deleted there: a branch, unless only a tag of this name is known
+            known = person.refs.keys()
+            kind = TAGS if f"{TAGS}{target}" in known and remote.tracking(f"{HEADS}{target}") not in known else HEADS
         if not kind or is_object_id(target):
             raise RemoteRefused(f"Where does {_quoted(spec.source)} go? Write it in full, as refs/heads/NAME.")
         target = f"{kind}{target}"

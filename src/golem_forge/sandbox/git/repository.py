@@ -3,9 +3,10 @@
 `find_repository` says where the repository is that a zone's files belong to: in it, beside it (a linked worktree) or
 above it. `git_identity` returns a `.gitconfig` with the user's name and e-mail only.
 GitPaths reads the config of the repositories that a zone is or lies in, and the user's own, with all includes, and
-returns hooks directories, included files, attribute and exclude files and programs, existing or not: git runs or obeys
-what is there, so no command may write it. Threat: a command makes the missing target of an `include.path`, or a hook in
-a directory that `core.hooksPath` names.
+returns hooks directories, included files, attribute and exclude files and programs, existing or not, and the user's own
+config of git and ssh where it lies in a zone: git runs or obeys what is there, so no command may write it. Threat: a
+command makes the missing target of an `include.path`, a hook in a directory that `core.hooksPath` names, or writes the
+file that `~/.gitconfig` is a link to.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, Final, NamedTuple
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.git.formats import ConfigSyntaxError, GitSetting, read_config, unlisted_keys
 from golem_forge.sandbox.handles import CONTENT, Handle, Parts, entry_stat, identity_of, read_regular
-from golem_forge.sandbox.host import is_below
+from golem_forge.sandbox.host import is_below, person_environ
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.zones import Zone
 
@@ -256,6 +257,9 @@ class GitPaths:
             for path in (*_configs(repository), *self._personal()):
                 yield from self._named_by(path, repository, depth=0, seen=set())
             yield from self._hooks(os.path.join(repository.common, "hooks"))
+        # People keep their settings in a repository and link to them.
+        for path in (*self._personal(), os.path.join(self._home, ".ssh", "config")):
+            yield from self._in_zone(path, directory=False)
 
     def _repositories(self) -> Iterator[_Repository]:
         """The one that the zone's root is in, and nested ones. Without any, personal config still names paths."""
@@ -362,6 +366,13 @@ class GitPaths:
     def _text(self, path: str) -> str:
         self._asked(_stamp, path)
         return _path_text(path)
+
+
+def is_named_by_git(zone: Zone, parts: Parts) -> bool:
+    """Whether git, by its settings, runs or obeys what is at this path, below or above it."""
+    known = GitPaths(zone, home=os.path.expanduser("~"), environ=person_environ())
+    known.refresh()
+    return any(parts[: len(one.parts)] == one.parts[: len(parts)] for one in known.paths) and bool(parts)
 
 
 def _configs(repository: _Repository) -> Iterator[str]:

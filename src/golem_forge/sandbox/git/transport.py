@@ -369,7 +369,8 @@ class Transport:
 
     def edited(self, path: str, index: bytes | None, lines: bytes, skipped: Iterable[bytes]) -> tuple[bytes, str]:
         """The same for an index of the user's, by its path in the git directory. Gives the content, and the name of a
-        file beside it which has it; `end` takes that away."""
+        file beside it which has it; `end` takes that away. Empty: there is none, because the user does not have the
+        directory yet, as of a new worktree."""
         begun, self._begun = self._begun, None
         if begun is not None and begun.content is index and lines:
             with contextlib.suppress(OSError):  # it ended, and says why
@@ -377,6 +378,8 @@ class Transport:
             _close(begun.lines)
             begun.done.result()
             return self._edit(begun.path, b"", skipped), os.path.basename(begun.path)
+        if not os.path.isdir(os.path.dirname(os.path.join(self.git_dir, path))):
+            return self.with_entries(index, lines, skipped), ""
         own = self._copy_beside(path, index)
         return self._edit(own, lines, skipped), os.path.basename(own)
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -55,7 +56,11 @@ _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "proxy-authorization", "proxy-authenticate", "upgrade", "te"}
     | {"trailer", "transfer-encoding", "content-length", "http2-settings"}
 )
-_WRITTEN_HERE: Final = _HOP_BY_HOP | {"host", "accept-encoding", "expect", "range", "if-range"}
+_WRITTEN_HERE: Final = (
+    _HOP_BY_HOP | {"host", "expect", "range", "if-range"} | {"accept-encoding", "accept-charset", "a-im"}
+)
+_WIDE_CHARSET: Final = regex(r"charset\s*=\s*\W?(?:utf-?(?:7|16|32)|ucs|iso-10646|csunicode)", re.IGNORECASE)
+"""Spellings of text in which no value would be found."""
 _OTHER_REQUESTS: Final = regex(
     r"x-(?:[a-z0-9-]+-)?(?:method|ur[il]|path|host|server|prefix)(?:-override)?|forwarded|destination"
 )
@@ -411,8 +416,10 @@ async def _read_answer_head(reader: asyncio.StreamReader) -> tuple[int, list[tup
 def _answer_body(request: OutgoingRequest, status: int, headers: Headers) -> tuple[bool, bool, int | None]:
     """(whether there is one, whether it comes in chunks, its length)"""
     values = {_key(name): value.lower() for name, value in headers}
-    if values.get("content-encoding", "identity") != "identity":
+    if any(value.lower() != "identity" for name, value in headers if _key(name) in ("content-encoding", "im")):
         raise _bad_answer("it compresses its answer, which cannot be looked through")
+    if request.use is not None and _WIDE_CHARSET.search(values.get("content-type", "")):
+        raise _bad_answer("it writes its answer in UTF-16 or the like, which cannot be looked through")
     if request.use is not None and status == HTTPStatus.PARTIAL_CONTENT:
         raise _bad_answer("it sends a part of its answer")
     try:

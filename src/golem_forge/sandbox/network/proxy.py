@@ -132,12 +132,18 @@ class HostProxy:
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[None]] = set()
         self._refused: dict[tuple[str, int, str], None] = {}
+        self._unreached: dict[str, None] = {}
         self._closed = False
 
     @property
     def refused(self) -> tuple[dict[str, Any], ...]:
         """`{host, port, why}` for each target that was refused, in order, each once."""
         return tuple({"host": host, "port": port, "why": why} for host, port, why in self._refused)
+
+    @property
+    def unreached(self) -> tuple[str, ...]:
+        """Granted `host:port` that this computer does not reach either. Few programs show what a proxy says."""
+        return tuple(self._unreached)
 
     @property
     def passed_by(self) -> tuple[str, ...]:
@@ -197,7 +203,7 @@ class HostProxy:
             async with asyncio.timeout(CONNECT_SECONDS):
                 far_reader, far_writer = await self._connected(request, addresses)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):  # a TimeoutError is an OSError too
-            raise _ProxyAnswer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
+            raise self._no_answer(request, f"{request.host}:{request.port} does not answer.") from None
         try:
             if request.forward is None:
                 if self._credentials is not None:
@@ -252,7 +258,7 @@ class HostProxy:
             why = getattr(error, "verify_message", "") or "its TLS cannot be used"
             raise _ProxyAnswer("502 Bad Gateway", f"{request.host} was not asked: {why}.") from None
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            raise _ProxyAnswer("502 Bad Gateway", f"{request.host}:{request.port} does not answer.") from None
+            raise self._no_answer(request, f"{request.host}:{request.port} does not answer.") from None
 
     def _credential_refusal(self, request: ProxyRequest, error: Refused) -> _ProxyAnswer:
         if error.status is HTTPStatus.FORBIDDEN and len(self._refused) < MAX_RECORDS:
@@ -307,7 +313,7 @@ class HostProxy:
         except (OSError, UnicodeError):
             if self._beyond(request.host) is not None:
                 return ()
-            raise _ProxyAnswer("502 Bad Gateway", f"Host '{request.host}' was not found.") from None
+            raise self._no_answer(request, f"Host '{request.host}' was not found.") from None
         if not grant.private:
             try:
                 refuse_private(addresses)
@@ -319,6 +325,11 @@ class HostProxy:
         if len(self._refused) < MAX_RECORDS:
             self._refused[request.host, request.port, why] = None
         return _ProxyAnswer("403 Forbidden", f"Blocked by the sandbox: {request.host}:{request.port} ({why}).")
+
+    def _no_answer(self, request: ProxyRequest, text: str) -> _ProxyAnswer:
+        if len(self._unreached) < MAX_RECORDS:
+            self._unreached[f"{request.host}:{request.port}"] = None
+        return _ProxyAnswer("502 Bad Gateway", text)
 
 
 async def _send(writer: asyncio.StreamWriter, data: bytes) -> None:

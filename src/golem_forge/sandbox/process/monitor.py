@@ -48,10 +48,11 @@ _CLOCK_OF_FILES: Final = 5
 _LOOK_NS: Final = 12_000_000
 _MOST_WATCHED: Final = 64
 _MOST_PERIODS: Final = 1_000
+# Without HUP: 129 is what git exits with for an option that it does not know.
 _USUAL: Final = frozenset(
     getattr(signal, f"SIG{name}")
     for name in (
-        *("HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM"),
+        *("INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM"),
         *("TERM", "XCPU", "XFSZ", "SYS"),
     )
 )

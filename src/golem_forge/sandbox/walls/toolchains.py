@@ -391,6 +391,10 @@ MANAGERS: Final = (
         masked=_CONDA_SECRETS,
     ),
     VersionManager("conda environment", "CONDA_PREFIX", masked=(".condarc", "pip.conf")),
+    # What `npm install -g` puts on PATH are links into the modules beside it, wherever the person's prefix is.
+    VersionManager(
+        "npm", "npm_config_prefix NPM_CONFIG_PREFIX", inside="bin", proof="lib/node_modules", show=("lib/node_modules",)
+    ),
     VersionManager("go", "GOROOT", inside="bin", proof="pkg/tool"),
     # Modules fetched before are enough to build offline; go writes nothing there for them.
     VersionManager("go modules", "GOMODCACHE", "$GOPATH/pkg/mod ~/go/pkg/mod", sets_if=""),

@@ -650,6 +650,8 @@ class Aftermath:
     """Files and settings that the person's own programs would run or obey."""
     passed_by: tuple[str, ...] = ()
     """Hosts with credentials that it reached by TLS of its own, where no credential is put in."""
+    unreached: tuple[str, ...] = ()
+    """Granted hosts, with ports, that this computer does not reach either."""
 
 
 class WalledChild:
@@ -705,6 +707,7 @@ class WalledChild:
             protected_created=self._left[0],
             leftovers=self._left[1],
             passed_by=proxy.passed_by if proxy else (),
+            unreached=proxy.unreached if proxy else (),
         )
 
     def _leftovers(self) -> tuple[Leftover, ...]:

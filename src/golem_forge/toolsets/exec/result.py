@@ -94,6 +94,9 @@ async def report(
         value |= {"signal": ending.signal} if ending.signal else {"exit_code": ending.exit_code}
         after = running.walled.aftermath()
         ways = [*(credential_hint(running, after.passed_by) or network_hint(running)), *signing_hint(running)]
+        if after.unreached and ending.exit_code:
+            places = ", ".join(after.unreached[:_MOST_UNREACHED])
+            ways.append(f"This computer does not reach it either, with or without walls: {places}.")
         finished.denials = after.denials
         finished.protected_created, finished.leftovers = after.protected_created, after.leftovers
         if after.denials:
@@ -263,8 +266,17 @@ NETWORK_IS_OFF: Final = "The network is off inside; name hosts in 'network'."
 _INSPECTED_BYTES: Final = 64 * 1024
 _NO_NETWORK: Final = regex(
     r"could not resolve|temporary failure in name resolution|name or service not known|failed to lookup address"
-    r"|unable to resolve host|getaddrinfo|network is unreachable|no such host|ENOTFOUND|EAI_AGAIN|ENETUNREACH",
+    r"|unable to resolve host|getaddrinfo|network is unreachable|no such host|ENOTFOUND|EAI_AGAIN|ENETUNREACH"
+    r"|no suitable address found",
     re.IGNORECASE,
+)
+_FETCHED_BY_GIT: Final = regex(r"unable to access 'https?://(?:[^/@']*@)?([A-Za-z0-9.-]+)")
+"""The host of a dependency that comes from a repository."""
+_MOST_UNREACHED: Final = 5
+_SSH_ALONE: Final = regex(r"^(?:ssh|kex_exchange_identification): .*(?:not resolve hostname|not known)", re.MULTILINE)
+SSH_STAYS_OUTSIDE: Final = (
+    "ssh, scp and rsync have neither a network nor the user's keys inside: ask the user to run this one. Git reaches "
+    "remotes by ssh with git_push and git_fetch."
 )
 
 
@@ -329,16 +341,22 @@ def offline_hint(command: str, output: TextSource) -> tuple[str, ...]:
     command's words or a host in its output tell it, or a service of this computer.
     """
     text = output.read(max(0, output.size - _INSPECTED_BYTES)).decode("utf-8", "replace")
-    if UNREACHED.search(text):
-        return (OF_A_SUBMODULE if "submodule path '" in text else REACHING_REMOTES,)
     groups = registry_groups(command)
-    if _NO_NETWORK.search(text) or (groups and _NO_REGISTRY.search(text)):
+    if UNREACHED.search(text) and not groups:
+        return (OF_A_SUBMODULE if "submodule path '" in text else REACHING_REMOTES,)
+    if _SSH_ALONE.search(text) and not groups:
+        return (SSH_STAYS_OUTSIDE,)
+    if _NO_NETWORK.search(text) or (groups and (_NO_REGISTRY.search(text) or UNREACHED.search(text))):
         groups = groups or tuple(group for group in GROUPS if any(host in text for host, _ in places_of_group(group)))
         if not groups:
             return (NETWORK_IS_OFF,)
-        named = ", ".join(f'"{GROUP_PREFIX}{group}"' for group in groups)
+        wanted = [f"{GROUP_PREFIX}{group}" for group in groups] + _FETCHED_BY_GIT.findall(text)
+        named = ", ".join(f'"{one}"' for one in dict.fromkeys(wanted))
         return (f"The network is off inside; to install packages, name {named} in 'network' of exec_command.",)
     port = _OWN_PORT.search(text) if _REFUSED.search(text) else None
     if port is None:
         return ()
-    return (f"Commands do not reach services of this computer; name one in 'network': localhost:{port[1]}.",)
+    return (
+        f"Nothing inside listens at port {port[1]}: a server runs only as long as the call that started it; a service "
+        f"of this computer is reached by a call with localhost:{port[1]} in 'network'.",
+    )

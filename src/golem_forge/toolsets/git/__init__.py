@@ -52,7 +52,7 @@ OF_A_SUBMODULE: Final = (
     "it. One that is there is fetched and pushed with `git -C DIRECTORY fetch` or `push`, as a command of its own."
 )
 UNREACHED: Final = regex(
-    r"fatal: unable to access '|fatal: Could not read from remote repository|ssh: Could not resolve hostname",
+    r"fatal: unable to access '|fatal: Could not read from remote repository",
     re.IGNORECASE,
 )
 """What git says inside the walls about a remote that needs the network."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -106,25 +107,26 @@ async def plan_push(
     except BaseException:
         call.host.close()
         raise
-    if not found.updates:
+    if not found.updates and not found.upstream:
         call.host.close()
         text = f"Everything up to date: {call.address.shown} has it already, as of the last fetch or push."
         return Plan(run=lambda: text, effects=())
     shown = call.address.shown
+    named = tuple(dict.fromkeys((*found.updates, *found.upstream)))
     warnings = [*call.warnings(), *_lfs_warning(found.pointers)]
     return Plan(
         run=partial(_stoppable, partial(_push, call, found)),
-        effects=(*(_effect(shown, one) for one in found.updates), call.reached()),
+        effects=(*(_effect(shown, one) for one in named), call.reached()),
         payload="\n".join(found.card),
         fingerprint_args={
             "remote": call.remote.name,
-            "refspecs": sorted(one.describe() for one in found.updates),
+            "refspecs": sorted(one.describe() for one in named),
             "force": any(one.force for one in found.updates),
             "set_upstream": bool(found.upstream),
             "workdir": call.place,
         },
-        rule_args=tuple({"url": shown, "ref": one.target} for one in found.updates),
-        targets=(f"repository {call.person.git_dir}", *(f"{one.target} {one.old} {one.new}" for one in found.updates)),
+        rule_args=tuple({"url": shown, "ref": one.target} for one in named),
+        targets=(f"repository {call.person.git_dir}", *(f"{one.target} {one.old} {one.new}" for one in named)),
         close=call.host.close,
         warnings=tuple(warnings),
     )
@@ -156,8 +158,11 @@ def _preview(call: RemoteCall, args: dict[str, Any]) -> _Preview:
         for one in updates:
             card.extend(_lines(call, one, known))
             pointers += _pointers(call, one, known) if one.new is not None else 0
+        follow = wanted if args["set_upstream"] else ()
         upstream = tuple(
-            one for one in wanted if args["set_upstream"] and one.source.startswith(HEADS) and one.tracking
+            one
+            for one in follow
+            if one.source.startswith(HEADS) and one.tracking and not person.follows(one.source, remote.name, one.target)
         )
         card += [f"{one.source.removeprefix(HEADS)} follows {one.tracking} afterwards (-u)" for one in upstream]
         return _Preview(updates=updates, card=tuple(card), pointers=pointers, upstream=upstream)
@@ -188,6 +193,8 @@ def _lines(call: RemoteCall, one: RefPush, known: Sequence[str]) -> Iterator[str
             )
         yield f"FORCED: {one.target} stood at {_short(one.old)} when it was last seen ({seen})"
         yield from _lost(call, one.old, [one.new])
+    elif one.force and one.old is None and one.target.startswith(TAGS):
+        yield "FORCED, but git refuses if the remote has a tag of this name: the user moves one in their own terminal."
     elif one.force and one.old is None:
         yield "FORCED, but nobody here has seen that ref at the remote: git refuses if it is there. git_fetch shows it."
     commits = list(_commits(call, one.new, [*known, *([one.old] if one.old else [])]))
@@ -258,6 +265,9 @@ def _short(one: str | None) -> str:
 def _push(call: RemoteCall, found: _Preview, stopped: Callable[[], bool]) -> str:
     leases = [f"--force-with-lease={one.target}:{one.old or ''}" for one in found.updates if one.force]
     specs = [f"{one.new or ''}:{one.target}" for one in found.updates]
+    if not specs:
+        followed = (f"{one.source} follows {one.tracking}" for one in found.upstream)
+        return "\n".join((f"{call.address.shown} has it already.", *followed, *_follow(call, found.upstream)))
     ran = call.host.reach("push", *_PUSH_OPTIONS, *leases, call.host.remote, *specs, stopped=stopped)
     said = dict(_report(ran.output.decode("utf-8", "replace")))
     lines, failed = [], False
@@ -265,15 +275,13 @@ def _push(call: RemoteCall, found: _Preview, stopped: Callable[[], bool]) -> str
         done, words = said.get(one.target, (False, ""))
         failed = failed or not done
         if not done:
-            stale = "; the remote changed since it was last fetched: call git_fetch" if "stale" in words else ""
-            lines.append(f"{one.target} was not pushed{f': {words}' if words else ''}{stale}")
+            lines.append(f"{one.target} was not pushed{f': {words}' if words else ''}{_way(one, words)}")
             continue
         where = "deleted" if one.new is None else f"{_short(one.old)}..{_short(one.new)}" if one.old else "new"
         lines.append(f"{one.describe()} ({where})")
         if one.tracking and not call.host.set_tracking(one.tracking, one.new, "update by push"):
             lines.append(f"{one.tracking} could not be updated; git_fetch does it.")
-        if one in found.upstream and not call.host.set_upstream(one.source, call.remote.name, one.target):
-            lines.append(f"The upstream of {one.source} could not be set in the repository's config.")
+    lines += _follow(call, [one for one in found.upstream if said.get(one.target, (one not in found.updates, ""))[0]])
     errors = remote_words(ran.errors, call.address)
     if failed or ran.code:
         lines += [f"git said: {errors}"] if errors else []
@@ -282,6 +290,20 @@ def _push(call: RemoteCall, found: _Preview, stopped: Callable[[], bool]) -> str
         raise ToolFailed(text, code="PUSH_FAILED")
     lines += [f"The remote said: {errors}"] if errors else []
     return "\n".join((f"Pushed to {call.address.shown}:", *lines, *_lfs_warning(found.pointers)))
+
+
+def _way(one: RefPush, words: str) -> str:
+    """What to do about a ref that the remote did not take, by git's words."""
+    if one.target.startswith(TAGS) and re.search("stale|already exists", words):
+        return "; the remote has another tag of this name, which the user moves or deletes in their own terminal"
+    return "; the remote changed since it was last fetched: call git_fetch" if "stale" in words else ""
+
+
+def _follow(call: RemoteCall, upstream: Sequence[RefPush]) -> Iterator[str]:
+    """Sets what branches follow; says where that failed."""
+    for one in upstream:
+        if not call.host.set_upstream(one.source, call.remote.name, one.target):
+            yield f"The upstream of {one.source} could not be set in the repository's config."
 
 
 def _report(text: str) -> Iterator[tuple[str, tuple[bool, str]]]:
