@@ -134,6 +134,20 @@ def test_what_was_taken_out_of_the_stash_is_told_once(house: House, person: Pers
     assert person.says("for-each-ref", "--format=%(subject)", "refs/forge/was/dropped") == "On main: mine"
 
 
+def test_many_new_refs_do_not_hide_what_is_taken_out_of_the_stash(house: House, person: Person) -> None:
+    (person.where / "Makefile").write_text("changed\n")
+    person.git("stash", "push", "-q", "-m", "mine")
+
+    ran = house.run(
+        "git stash drop -q; at=$(git rev-parse HEAD); for i in $(seq 2001); do echo $at refs/heads/b$i; done"
+        " >> .git/packed-refs"
+    )
+
+    assert "The command made 2,001 refs: they stay inside" in told(ran)
+    assert person.says("for-each-ref", "--format=%(subject)", "refs/forge/was/dropped") == "On main: mine"
+    assert person.says("branch", "--format=%(refname:short)") == "main"
+
+
 def test_a_branch_of_too_many_levels_stays_inside_and_is_told(house: House, person: Person) -> None:
     name = "/".join("x" * 30)
     walls = house.walls()

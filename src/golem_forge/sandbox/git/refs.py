@@ -113,13 +113,14 @@ class RefExchange:
         held = {value for value in self._theirs.values() if directory.is_object_id(value)}
         plain = [move for move in moves if move.update.name == _STASH]
         pushed = [move for move in moves if move.update.name != _STASH]
-        made = [move for move in pushed if move.update.old is None and move.name == move.update.name]
+        made = {move for move in pushed if move.update.old is None and move.name == move.update.name}
+        made = {move for move in made if not move.name.startswith(_FORGE)}
         if len(made) > _MOST_MADE:
             text = (
                 f"The command made {len(made):,} refs: they stay inside, where `forge sandbox exec -- git branch` shows"
             )
             self._sync.tell_once("made", len(made), "git_refs", Severity.CRITICAL, f"{text} them.")
-            pushed = [move for move in pushed if move.update.old is not None or move.name != move.update.name]
+            pushed = [move for move in pushed if move not in made]
         pushed += self._pins(pushed)  # a stash is pinned once it is set: else nothing but the pin may name it
         tips = {move.update.new for move in pushed if move.update.new} - held
         with ThreadPoolExecutor(1) as beside:
