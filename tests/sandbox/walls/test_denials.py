@@ -258,6 +258,7 @@ def test_a_socket_is_not_proposed_to_be_opened() -> None:
     plan = WallPlan(zones=(replace(WORK, restrictions=(sealed,)),), cwd="/srv/host/app", mounted=True)
     [one] = find_denials(plan, "nc: agent.sock: Permission denied")
     assert (one["kind"], one["target"]) == ("path", "/workspace/agent.sock")
+    assert one["why"].startswith("a socket or a FIFO ")
     assert "Nothing lifts this one" in one["widen"] and "rules.yaml" not in one["widen"]
     assert way_line([one]).startswith("Nothing lifts this one")  # no person can
 

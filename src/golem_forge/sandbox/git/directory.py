@@ -29,6 +29,7 @@ _LARGEST: Final = 256 << 20
 _LARGEST_LOG: Final = 16 << 20
 _LARGEST_FILE: Final = 1 << 20
 _DEEPEST: Final = 24
+"""Threat: each file below hundreds of directories takes the system as many steps to find."""
 MOST_INSIDE: Final = 100_000
 """Files that commands may leave in a private copy; of more, it begins anew."""
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,6 +41,7 @@ UNSETTLED_NS: Final = 20_000_000
 """A directory that changed so short ago may change again within the same tick of the clock."""
 _OBJECT: Final = regex(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _PACKED_LINE: Final = regex(rb"^([0-9a-f]{40,64}) (refs/[^\x00-\x20\x7f]{1,1000})$", re.MULTILINE)
+_LONGEST_PART: Final = 255 - len(".lock")
 _FORBIDDEN: Final = regex(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.$|/$|\.lock(?:/|$)|(?:^|/)\.|^@$")
 
 
@@ -67,6 +69,8 @@ class GitDir:
         self._listed: dict[str, tuple[int, dict[str, os.stat_result]]] = {}
         """Of directories of objects: the time of change, and what is in it."""
         self._looked_for_stale = 0
+        self.too_deep = ""
+        """A directory that nobody looks into when refs are read: it lies deeper than anybody could mean."""
 
     def stamp(self, path: str) -> Stamp | None:
         """Of a regular file; None for anything else."""
@@ -259,6 +263,8 @@ class GitDir:
                     yield below, found
                 elif below.count("/") < _DEEPEST:
                     waiting.append(below)
+                else:
+                    self.too_deep = below
 
     def objects(self) -> Iterator[tuple[str, os.stat_result]]:
         """The same of a whole store of objects, of which a directory is listed again only when it has changed: sizes
@@ -309,6 +315,7 @@ class GitDir:
         """Every ref with its value: an object id, or `ref: …` for a symbolic one. Loose ones are read first, as git
         does: one that is being packed is then seen twice, and not never."""
         loose: dict[str, tuple[Stamp, str]] = {}
+        self.too_deep = ""
         for path, info in self.files("refs"):
             if not stat.S_ISREG(info.st_mode) or path.endswith((".lock", ".tmp")):
                 continue
@@ -423,8 +430,9 @@ def _lock(
 
 
 def is_ref_name(name: str) -> bool:
-    """Whether git would take this for the full name of a ref."""
-    return name.startswith("refs/") and len(name) < 1024 and _FORBIDDEN.search(name) is None
+    """Whether git would take this for the full name of a ref, and a file can have it."""
+    plain = name.startswith("refs/") and len(name) < 1024 and _FORBIDDEN.search(name) is None
+    return plain and all(len(part.encode("utf-8", "replace")) <= _LONGEST_PART for part in name.split("/"))
 
 
 def is_object_id(text: str) -> bool:

@@ -26,7 +26,7 @@ from golem_forge.core.regex import regex
 from golem_forge.sandbox.git import directory, rules
 from golem_forge.sandbox.git.directory import PACKED_REFS, GitDir, GitLocked, Stamp
 from golem_forge.sandbox.git.index import IndexExchange, IndexMove
-from golem_forge.sandbox.git.refs import HEAD_CONTENT, STASH_LOG, RefExchange
+from golem_forge.sandbox.git.refs import HEAD_CONTENT, STASH_LOG, RefExchange, name_beside
 from golem_forge.sandbox.git.sides import MOST_NAMED, StampPair, Sync, SyncPhase, write_side
 from golem_forge.sandbox.git.transport import GitFailed
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
@@ -67,12 +67,16 @@ _SCRATCH: Final = "patch-merge-index"
 """Of `git am`, which makes it anew."""
 _MOST_BYTES: Final = 64 << 20
 """So much is carried over to the user in one exchange, besides objects and an index."""
+_MOST_ALONE: Final = 50
+"""Stashes of a command that are kept as refs where the user stashed too. Threat: it can name any number."""
 
 
 class _FileMove(NamedTuple):
     path: str
     content: bytes | None
     now: StampPair
+    overruled: frozenset[str] = frozenset()
+    """The other way: the user's goes into the shadow, once these objects that only the command's names are kept."""
 
 
 _Move = TypeVar("_Move", _FileMove, IndexMove)
@@ -108,18 +112,34 @@ class GitExchange:
         if any(tree.below for tree in self._sides.trees.values()):
             staged()  # first: where it changed files outside of the zone, HEAD and the branch stay
         others = {path: each for path, each in changed.items() if path not in of_index}
-        files = list(self._compared(others, self._compare_file))
+        compared = list(self._compared(others, self._compare_file))
+        files = [file for file in compared if not file.overruled]
+        back = [file for file in compared if file.overruled]
         stash = next((file for file in files if file.path == STASH_LOG), None)
         carried = self._refs.carry(
-            self._named_in(files), staged, dropped=self._dropped(files), log=stash and (stash.content, stash.now[0])
+            self._named_in(files),
+            staged,
+            dropped=self._dropped(files),
+            overruled={
+                one: name_beside("stash" if file.path == STASH_LOG else "HEAD", one)
+                for file in back
+                for one in file.overruled
+            },
+            log=stash and (stash.content, stash.now[0]),
         )
+        for file in back:
+            if carried.unkept:
+                self._sync.postponed = True
+            else:
+                with contextlib.suppress(GitLocked):
+                    self._sync.note(file.path, self._returned(file.path, file.content, file.now))
         for move in indexes:
             self._index.write(move, refused=carried.lacking)
         for file in files:
             lacks = carried.lacking and _NAMES_OBJECTS.fullmatch(file.path) is not None
             lacks = lacks or (carried.unkept and _KEPT_IDS.fullmatch(file.path) is not None)
             if file is not stash:
-                self._write_file(file, refused=lacks)
+                self._write_file(file, refused=lacks, taken_back=carried.taken_back)
             elif carried.stash_stays:
                 self._sync.postponed = True
             else:
@@ -190,6 +210,8 @@ class GitExchange:
         if _ONE_WAY.fullmatch(path) and now[0] == before[0]:
             return now
         if now[0] != before[0] or now[1] == before[1] or (ours is None and now[1] is not None):
+            if now[1] != before[1] and ours is not None and (alone := _named_alone(path, theirs, ours)):
+                return _FileMove(path, theirs, now, alone)
             return self._returned(path, theirs, now)
         if why := self._objection(path, theirs, ours):
             kind = "git_head" if _A_HEAD.fullmatch(path) else "git_files"
@@ -200,12 +222,12 @@ class GitExchange:
             raise GitLocked(path)
         return _FileMove(path, ours, now)
 
-    def _write_file(self, move: _FileMove, *, refused: bool) -> None:
+    def _write_file(self, move: _FileMove, *, refused: bool, taken_back: Collection[str]) -> None:
         path, now = move.path, move.now
         target = HEAD_CONTENT.fullmatch(move.content or b"") if _A_HEAD.fullmatch(path) else None
         branch = os.fsdecode(target[1]) if target is not None and target[1] else ""
         unborn = bool(branch) and self._real.ref(branch) is None and self._shadow.ref(branch) is not None
-        if refused or unborn:
+        if refused or unborn or branch in taken_back:
             self._sync.postponed = True
             if self._sync.when is SyncPhase.ENDED:
                 with contextlib.suppress(GitLocked):
@@ -335,6 +357,17 @@ class GitExchange:
             self._sync.tell_once(name, info.st_ino, "git_files", severity, text)
             if obeyed:  # else git would not work inside any more
                 self._shadow.clear(name)
+
+
+def _named_alone(path: str, theirs: bytes | None, ours: bytes) -> frozenset[str]:
+    """Objects that only the command's list of stashes may name, or its HEAD that is on no branch."""
+    if path == STASH_LOG and _STASH_LINES.fullmatch(ours):
+        named = _STASHED.findall(ours)[-_MOST_ALONE:]
+    elif _A_HEAD.fullmatch(path) and (head := HEAD_CONTENT.fullmatch(ours)) is not None and not head[1]:
+        named = [ours.strip()]
+    else:
+        return frozenset()
+    return frozenset(one.decode() for one in named if one not in (theirs or b""))
 
 
 def free_names(zone: Zone, prefix: str) -> frozenset[str]:

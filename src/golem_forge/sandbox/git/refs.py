@@ -32,7 +32,8 @@ HEAD_CONTENT: Final = regex(rb"ref: (refs/heads/[^\n]+)\n?|[0-9a-f]{40}(?:[0-9a-
 _NO_REFS: Final = regex(r"refs/(?:replace|forge)/.*|refs/heads/HEAD|refs/[^/]+/-.*")
 """Replacements make git show other content than a commit has; a branch HEAD is taken for HEAD, and `-x` for an option;
 the others are Forge's."""
-_PINS: Final = "refs/forge/base/"
+_FORGE: Final = "refs/forge/"
+_PINS: Final = f"{_FORGE}base/"
 """Commits that the shadow was given: the user's `git gc` must not take what commands may still build on."""
 _MOST_PINS: Final = 200
 _MOST_KNOWN: Final = 5000
@@ -40,7 +41,7 @@ _MOST_ALONE: Final = 16
 _REMOTE: Final = regex(r"refs/remotes/[^/]+")
 _STASH: Final = "refs/stash"
 STASH_LOG: Final = "logs/refs/stash"
-_WAS: Final = "refs/forge/was/dropped/"
+_WAS: Final = f"{_FORGE}was/dropped/"
 _MOST_MADE: Final = 2000
 """New refs at once. Threat: each becomes a file and a log in the user's repository."""
 _GIT_SAID: Final = "git said: "
@@ -62,7 +63,9 @@ class Carried(NamedTuple):
     stash_stays: bool
     """The user's stash was not changed."""
     unkept: bool
-    """What nothing of the user's would name any more could not be kept as a ref."""
+    """What nothing of the user's or of the command's would name any more could not be kept as a ref."""
+    taken_back: frozenset[str]
+    """Refs that a command made and that are gone from the shadow."""
 
 
 class RefExchange:
@@ -77,34 +80,47 @@ class RefExchange:
         """What both sides hold, as far as it is settled."""
         self._local: frozenset[str] | None = None
         """Remotes that are paths, once somebody has asked."""
+        self._no_room: frozenset[str] = frozenset()
+        """New refs of the command that git cannot have beside the user's: `a` beside `a/b`."""
+        self._taken_back: set[str] = set()
 
     def carry(
         self,
         named: Collection[str],
         staged: Callable[[], Collection[str]],
         *,
-        dropped: Collection[str] = (),
-        log: tuple[bytes | None, Stamp | None] | None = None,
+        dropped: Collection[str],
+        overruled: Mapping[str, str],
+        log: tuple[bytes | None, Stamp | None] | None,
     ) -> Carried:
         """Compare, and push what commands moved. `named`: objects that must go along; `staged` finds more of them while
-        git pushes. `dropped`: what nothing of the user's would name any more, which is kept as a ref. `log`: the new
-        list of stashes, and the stamp of the user's own that it takes the place of."""
+        git pushes. `dropped`: what nothing of the user's would name any more, which is kept as a ref. `overruled`: the
+        same of what only a file of the command's names that the user's own takes the place of; with the names of the
+        refs. `log`: the new list of stashes, and the stamp of the user's own that it takes the place of."""
         moves = self._compare()
         kept = {one: f"{_WAS}{one}" for one in sorted(dropped)}
-        moves += [RefMove(name, RefUpdate(name, None, one)) for one, name in kept.items() if name not in self._theirs]
         if kept:
             text = f"What the command took out of your stash or a stopped rebase is kept as {', '.join(kept.values())}."
             self._sync.tell_once("dropped", sorted(kept), "git_refs", Severity.WARNING, text)
+        present = self._transport.found(overruled) if overruled else {}
+        theirs = {one: name for one, name in overruled.items() if one not in present}
+        if theirs:
+            text = "You and the command both changed the stash or HEAD: yours stays, the command's is kept as"
+            self._sync.tell("git_refs", Severity.WARNING, f"{text} {', '.join(sorted(theirs.values()))}.", "")
+        kept |= theirs
+        there = {*self._theirs, *(move.update.name for move in moves)}
+        moves += [RefMove(name, RefUpdate(name, None, one)) for one, name in kept.items() if name not in there]
         held = {value for value in self._theirs.values() if directory.is_object_id(value)}
         plain = [move for move in moves if move.update.name == _STASH]
         pushed = [move for move in moves if move.update.name != _STASH]
-        made = [move for move in pushed if move.update.old is None and move.name == move.update.name]
+        made = {move for move in pushed if move.update.old is None and move.name == move.update.name}
+        made = {move for move in made if not move.name.startswith(_FORGE)}
         if len(made) > _MOST_MADE:
             text = (
                 f"The command made {len(made):,} refs: they stay inside, where `forge sandbox exec -- git branch` shows"
             )
             self._sync.tell_once("made", len(made), "git_refs", Severity.CRITICAL, f"{text} them.")
-            pushed = [move for move in pushed if move.update.old is not None or move.name != move.update.name]
+            pushed = [move for move in pushed if move not in made]
         pushed += self._pins(pushed)  # a stash is pinned once it is set: else nothing but the pin may name it
         tips = {move.update.new for move in pushed if move.update.new} - held
         with ThreadPoolExecutor(1) as beside:
@@ -115,14 +131,19 @@ class RefExchange:
         if lacking:
             text = f"Git does not find all objects that files in {self._sides.shown('')} name; these stay inside."
             self._sync.tell_once("lacking", sorted(needed)[:20], "git_objects", Severity.CRITICAL, text)
-        unkept = any(refused.get(name) for name in kept.values())
+        final = self._sync.when is not SyncPhase.RUNNING
+        for name in theirs.values() if final else ():  # such a name may stand for nothing, for ever
+            if refused.get(name) == _LATER:
+                refused[name] = f"{_GIT_SAID}too many others were not sound"
+        told = {name for name in theirs.values() if final and refused.get(name, "").startswith(_GIT_SAID)}
+        unkept = any(refused.get(name) for name in {*kept.values()} - told)
         stash = next((move.update for move in plain), None)
         if lacking:
             refused[_STASH] = f"{_GIT_SAID}its objects are missing"
         elif stash is not None or log is not None:
             refused[_STASH] = _LATER if unkept else self._set_stash(stash, log)
         self._sync.state.refs[self._sides.prefix] = self._settle([*plain, *pushed], refused)
-        return Carried(lacking, bool(refused.get(_STASH)), unkept)
+        return Carried(lacking, bool(refused.get(_STASH)), unkept, frozenset(self._taken_back))
 
     def _bring(
         self, needed: Collection[str], pushed: Collection[RefMove], refused: Mapping[str, str], held: Collection[str]
@@ -151,23 +172,30 @@ class RefExchange:
         self._pinned = {name: value for name, value in found.items() if name.startswith(_PINS)}
         self._theirs = theirs = {name: value for name, value in found.items() if not name.startswith(_PINS)}
         ours = self._shadow.refs() if self._shadow_has_refs() else base
-        ours = {name: value for name, value in ours.items() if not name.startswith("refs/forge/refused/")}
+        ours = {name: value for name, value in ours.items() if not name.startswith(f"{_FORGE}refused/")}
+        if deep := self._shadow.too_deep:
+            text = (
+                "The command made refs of too many levels: they stay inside, where `forge sandbox exec -- git branch`"
+            )
+            self._sync.tell_once("deep", deep, "git_refs", Severity.WARNING, f"{text} shows them.")
         self._kept = kept = dict(base)
         moves: list[RefMove] = []
         gone = [name for name in base if name not in ours and theirs.get(name) == base[name]]
         if len(gone) > MOST_NAMED and self._sync.when is not SyncPhase.RUNNING:  # more than anybody is told of by name
             for name in gone:
                 if directory.is_object_id(base[name]):
-                    beside = f"refs/forge/was/{name.removeprefix('refs/')}"
+                    beside = f"{_FORGE}was/{name.removeprefix('refs/')}"
                     moves.append(RefMove(name, RefUpdate(beside, theirs.get(beside), base[name])))
             text = f"{len(gone)} refs that the command deleted in {self._sides.shown('')} are kept as refs/forge/was/…"
             self._sync.tell("git_refs", Severity.WARNING, text, "refs")
+        later = self._find_no_room(theirs, ours, base)
         # Those that go come first: only then can a branch `a` take the place of `a/b`.
         for name in sorted({*theirs, *ours, *base}, key=lambda name: (name in ours, name)):
             their, our, old = theirs.get(name), ours.get(name), base.get(name)
             # What is gone may come back. And a stash that is popped in the same command was never there.
-            if (name == _STASH or (our is None and old is not None)) and self._sync.when is SyncPhase.RUNNING:
-                self._sync.postponed = self._sync.postponed or our != old
+            on_its_way = name == _STASH or (our is None and old is not None) or name in self._no_room
+            if name in later or (on_its_way and self._sync.when is SyncPhase.RUNNING):
+                self._sync.postponed = self._sync.postponed or our != old or name in later
                 continue
             try:
                 if their != our and (move := self._compare_ref(name, their, our, old)) is not None:
@@ -186,16 +214,30 @@ class RefExchange:
                 kept[name] = their
         return moves
 
+    def _find_no_room(self, theirs: Mapping[str, str], ours: Mapping[str, str], base: Mapping[str, str]) -> set[str]:
+        """Both made refs that git cannot have beside each other. Those of the command are kept under another name.
+        Gives the user's, which the shadow gets once there is room."""
+        made = {name for name in ours if name not in theirs and ours[name] != base.get(name)}
+        if not made:
+            return set()
+        stay = {name for name in theirs if name in ours or theirs[name] != base.get(name)}
+        self._no_room = frozenset(_without_room(made, stay))
+        return _without_room(stay - {*ours}, self._no_room)
+
     def _compare_ref(self, name: str, their: str | None, our: str | None, old: str | None) -> RefMove | None:
         """None: the shadow holds the user's value now."""
         why = _ref_objection(name, our) or self._remote_objection(name)
         if our is None and self._is_on(name):
             why = f"the command deleted {_shown_ref(name)}, the branch that you are on; it was put back."
         if self._sync.leaves_zone and self._is_on(name) and not why:
-            beside = f"refs/forge/{name.removeprefix('refs/')}-{(our or '')[:12]}"
+            beside = name_beside(name, our or "")
             text = f"{_shown_ref(name)} stays where it was; the command's is kept as {beside}."
             return RefMove(name, RefUpdate(beside, self._theirs.get(beside), our), put_back=True, told=text)
         symbolic = any(value is not None and not directory.is_object_id(value) for value in (their, our))
+        if name in self._no_room and our is not None and not why and not symbolic:
+            beside = name_beside(name, our)
+            text = f"Git cannot have {_shown_ref(name)} beside what you made: the command's is kept as {beside}."
+            return RefMove(name, RefUpdate(beside, self._theirs.get(beside), our), put_back=True, told=text)
         if our != old and their == old and not why:
             if not symbolic:
                 return RefMove(name, RefUpdate(name, their, our))
@@ -209,7 +251,7 @@ class RefExchange:
         if our != old and their == old:
             self._sync.tell("git_refs", Severity.CRITICAL, f"In {self._sides.shown('')} {why}", name)
         elif our != old and our is not None and not why and not symbolic:  # both moved it
-            beside = f"refs/forge/{name.removeprefix('refs/')}-{our[:12]}"
+            beside = name_beside(name, our)
             text = f"You and the command both moved {_shown_ref(name)}: yours stays, the command's is kept as {beside}."
             return RefMove(name, RefUpdate(beside, self._theirs.get(beside), our), put_back=True, told=text)
         self._give(name, their, our)
@@ -356,9 +398,10 @@ class RefExchange:
                     self._sync.tell("git_refs", Severity.WARNING, move.told, move.name)
                 if move.put_back:
                     self._return_ref(move, kept)
+            elif not why and move.name.startswith(_FORGE):
+                continue  # told already, and the shadow gets it as any ref of the user's
             elif not why:
-                if not move.name.startswith(_WAS):  # told already
-                    self._sync.moved[move.name] = (update.old, update.new)
+                self._sync.moved[move.name] = (update.old, update.new)
                 if update.new is None:
                     kept.pop(move.name, None)
                 else:
@@ -376,7 +419,7 @@ class RefExchange:
         name, new = move.name, move.update.new
         if self._sync.when is SyncPhase.RUNNING or new is None:
             return
-        aside = f"refs/forge/refused/{name.removeprefix('refs/')}"
+        aside = f"{_FORGE}refused/{name.removeprefix('refs/')}"
         text = f"Git does not accept what the command left at {_shown_ref(name)} ({why.removeprefix(_GIT_SAID)})"
         if self._transport.holds(new):
             with contextlib.suppress(GitLocked, OSError):
@@ -395,9 +438,26 @@ class RefExchange:
             self._sync.postponed = True
             return
         if their is None:
+            self._taken_back.add(move.name)
             kept.pop(move.name, None)
         else:
             kept[move.name] = their
+
+
+def name_beside(name: str, value: str) -> str:
+    """Under which the command's value of a ref or of HEAD is kept, where the user's stays."""
+    return f"{_FORGE}{name.removeprefix('refs/')}-{value[:12]}"
+
+
+def _without_room(names: Collection[str], others: Collection[str]) -> set[str]:
+    """Those that git cannot have beside the others: a ref is a file, and no directory of refs."""
+    folders = {above for name in others for above in _above(name)}
+    others = {*others}
+    return {name for name in names if name in folders or not others.isdisjoint(_above(name))}
+
+
+def _above(name: str) -> list[str]:
+    return [name[:at] for at, char in enumerate(name) if char == "/"]
 
 
 def moved_refs(sides: GitSides, moved: dict[str, tuple[str | None, str | None]]) -> Leftover:

@@ -371,7 +371,8 @@ class GitShadow:
             moved = self._moved.setdefault(prefix, {})
             for name, (old, new) in one.moved.items():
                 moved[name] = (moved.get(name, (old, new))[0], new)
-            if begins and side.crowded and not (one.locked_paths or one.postponed):
+            settled = not (one.locked_paths or one.postponed)
+            if begins and side.crowded and settled and not _has_own_refs(side, state):
                 # What it holds, the user's repository has too, but for what nothing names.
                 for name in side.store.names().keys() - {"info"}:
                     side.store.clear(name)
@@ -607,6 +608,12 @@ def why_no_shadow(repository: Repository) -> str:
     if "reftable" in names or storage.casefold() != "files":
         return "it keeps its refs in another format than files"
     return ""
+
+
+def _has_own_refs(side: GitSides, state: SyncState) -> bool:
+    """Whether refs stay in the shadow that the user does not have."""
+    refs = side.shadow.refs()
+    return bool(side.shadow.too_deep) or not refs.items() <= state.refs[side.prefix].items()
 
 
 def _is_listed(listing: bytes, path: bytes) -> bool:

@@ -38,7 +38,7 @@ _IN_ONE_LINE: Final = 5
 _REASON_TEXTS: Final = {
     RefusalReason.PROTECTED: "protected",
     RefusalReason.SECRET: "secret",
-    RefusalReason.SEALED: "a socket of the host, or a directory that could not be searched",
+    RefusalReason.SEALED: "a socket or a FIFO from outside the command, or a directory that could not be searched",
     RefusalReason.OWN_CODE: "Forge's own code",
     RefusalReason.RULE: "a path rule",
     RefusalReason.NOT_KEPT: "it could not be undone",

@@ -325,7 +325,7 @@ class RefusalReason(StrEnum):
     PROTECTED = "protected"
     SECRET = "secret"
     SEALED = "sealed"
-    """A socket of the host, or a directory that nobody could look through: no grant lifts its mask."""
+    """A socket or a FIFO from outside, or a directory that nobody could look through: no grant lifts its mask."""
     OWN_CODE = "own_code"
     """The running Forge was loaded from it."""
     RULE = "rule"
