@@ -9,7 +9,6 @@ Threat: a predicate that changes its arguments would change what is shown, recor
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import logging
@@ -23,6 +22,7 @@ from golem_forge.config.schema import Setting
 from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.errors import BlockedError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_module import asyncio
 from golem_forge.core.text import nearest_hint
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.tools.call_signature import predicate_wants_context

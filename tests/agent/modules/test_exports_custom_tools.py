@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -44,3 +45,10 @@ def test_what_is_wrong_is_said_as_for_worker_files(
     with pytest.raises(ConfigError) as caught:
         load_custom_tools(file, tools=names)
     assert str(caught.value) == said.format(file=file)
+
+
+def test_a_process_of_plain_tools_loads_no_event_loop() -> None:
+    """Each session of a program with a module starts one; asyncio and what it imports was a quarter of its start."""
+    code = "import sys, golem_forge.agent.modules.host_loop; print({'asyncio', 'ssl', 'pydantic'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

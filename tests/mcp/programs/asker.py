@@ -34,7 +34,7 @@ def log(entry: Any) -> None:
             file.write(json.dumps(entry) + "\n")
 
 
-def request(method: str, params: dict[str, Any], within: float = 30) -> Any:
+def request(method: str, params: dict[str, Any], within: float = 90) -> Any:
     global _count
     _count += 1
     ident = f"q{_count}"

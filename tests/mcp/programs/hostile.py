@@ -49,7 +49,7 @@ def page(tools: list[Any], cursor: str | None = None) -> dict[str, Any]:
     return {"tools": tools} | ({"nextCursor": cursor} if cursor else {})
 
 
-def request(method: str, params: dict[str, Any], ident: str, within: float = 20) -> Any:
+def request(method: str, params: dict[str, Any], ident: str, within: float = 90) -> Any:
     """Asks the client; what it answered, or a note that it did not."""
     send({"id": ident, "method": method, "params": params})
     with _answered:
