@@ -48,7 +48,7 @@ def test_what_is_wrong_is_said_as_for_worker_files(
 
 
 def test_a_process_of_plain_tools_loads_no_event_loop() -> None:
-    """Each session of a program with a module starts one; asyncio and what it imports was a quarter of its start."""
+    """Each session of a program with a module starts one; asyncio and what it imports was a part of its start."""
     code = "import sys, golem_forge.agent.modules.host_loop; print({'asyncio', 'ssl', 'pydantic'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
