@@ -12,6 +12,9 @@ import pytest
 
 from golem_forge import open_session
 from golem_forge.agent.explain import open_evaluator, plan_for_explain
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
+from golem_forge.agent.runtime import WorkerRuntime
+from golem_forge.agent.session_changes import ChangeSelection, changes_text, undo_call
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli import changes as forge_changes
@@ -249,6 +252,72 @@ async def test_what_runs_in_a_directory_that_was_made_anew_can_be_undone(project
             assert (await made.call("exec_command", {"cmd": "rm thesis.txt; echo 2 > two"})).ok
             assert (await made.undo()).ok
     assert (project / "thesis.txt").read_text() == "four years\n" and not (project / "two").exists()
+
+
+def test_what_cannot_be_taken_back_is_named(project: Path, asked: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """As after `npm install`: it filled a directory that nobody keeps, and spoke to the registry."""
+    (project / "package.json").write_text("{}\n")
+    install = "mkdir -p node_modules/x && echo 1 > node_modules/x/index.js && echo locked > package-lock.json"
+    stays = "/workspace/node_modules (a tool can make it again); what was sent to registry.test:443"
+    ask = asked({"approved": True})
+
+    async def work() -> None:
+        async with open_session(project, approval="contained", approval_callback=ask) as session:
+            installed = await session.call("exec_command", {"cmd": install, "network": ["registry.test:443"]})
+            assert installed.ok, installed.text
+            (made,) = session.changes()
+            assert (made.remade, made.reached) == (("/workspace/node_modules",), ("registry.test:443",))
+            undone = await session.undo()
+            assert undone.ok and ask[-1].payload == "delete /workspace/package-lock.json"
+            assert list(ask[-1].warnings) == [f"not taken back: {stays}"]
+            assert f"Not taken back: {stays}" in undone.text
+            assert (await session.undo(redo=True)).ok and not ask[-1].warnings
+
+    asyncio.run(work())
+    assert forge_changes.run([]) == 0
+    assert f"  not taken back: {stays}" in capsys.readouterr().out.splitlines()
+    assert forge_changes.run(["--json"]) == 0
+    told, *undos = json.loads(capsys.readouterr().out)
+    assert (told["remade"], told["reached"]) == (["/workspace/node_modules"], ["registry.test:443"])
+    assert [(each["remade"], each["reached"]) for each in undos] == [([], [])] * 2
+    assert forge_changes.run_undo(["--yes"]) == 0
+    shown = capsys.readouterr()
+    assert f"  not taken back: {stays}" in (shown.out + shown.err).splitlines()
+    assert (project / "node_modules/x/index.js").exists() and not (project / "package-lock.json").exists()
+
+
+async def test_hosts_are_named_in_turns_that_changed_something(project: Path, asked: Any) -> None:
+    write = ("write_file", {"path": "made.txt", "content": "x"})
+    fetches = [("webfetch", {"url": f"https://{host}.test/{page}"}) for host, page in ("ax", "ay", "bx")]
+    turns = [[*fetches, write], [], [fetches[0]], []]
+    model = FunctionScript(
+        lambda _: Turn(say="ok", calls=tuple(TurnCall(tool=name, args=args) for name, args in turns.pop(0)))
+    )
+    ask = asked({"approved": True})
+    async with WorkerRuntime(
+        directory=project, model=model, approval_mode="contained", approval_callback=ask, default_mode="chat"
+    ) as runtime:
+        told: list[dict[str, Any]] = []
+        runtime.bus.on("filesChanged", lambda event: told.append(event.wire))
+        await runtime.turn("read, then write")
+        await runtime.turn("read again")
+        assert [(each.get("reached"), each["count"]) for each in told] == [
+            (["a.test:443"], 0),
+            (["b.test:443"], 0),
+            (None, 1),
+            (["a.test:443"], 0),
+        ]
+        made = runtime.changes()
+        assert {each.turn for each in made} == {1}
+        assert changes_text(made).splitlines()[-1] == "  not taken back: what was sent to a.test:443, b.test:443"
+        outcome = await runtime.path.call(undo_call())
+        assert outcome.ok and not (project / "made.txt").exists()
+        assert list(ask[-1].warnings) == ["not taken back: what was sent to a.test:443, b.test:443"]
+        write_call = next(each.call for each in made if each.changes)
+        assert (await runtime.path.call(undo_call(redo=True))).ok
+        assert (await runtime.path.call(undo_call(ChangeSelection(call=write_call)))).ok
+        assert not ask[-1].warnings
+        assert (await runtime.rewind_points())[0].turn == 1
 
 
 @pytest.mark.parametrize("mode", ["contained", "interactive", "strict"])

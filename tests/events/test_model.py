@@ -35,7 +35,7 @@ WIRE = {
     "manualToolsAvailable": "tools",
     "diffSummary": "requestId summaries",
     "diffContent": "requestId path original? modified isNew",
-    "filesChanged": "callId tool turn files count added removed logHash undoes? problem?",
+    "filesChanged": "callId tool turn files count added removed logHash undoes? problem? remade? reached? undoable?",
     "hookRan": "hook on status durationMs toolCallId? exitCode? line? verdict? reason? told?",
     "reviewed": "reviewer answer reason? toolCallId? durationMs",
     "rewound": "turn message conversation files",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.changes import ChangeSet, PathChange, describe_changes
+from golem_forge.core.changes import ChangeSet, PathChange, describe_changes, describe_lasting
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import columns, one_line, shorten
@@ -27,8 +27,12 @@ _SHORTEST_PREFIX: Final = 2
 
 
 def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
-    """Returns the change sets of a session, oldest first."""
-    return SessionChangeLog(home, session).read()
+    """Returns the change sets of a session, oldest first. What only reached hosts is included in turns that changed
+    something.
+    """
+    every = SessionChangeLog(home, session).read()
+    turns = {each.turn or each.call for each in every if each.changed_something}
+    return tuple(each for each in every if (each.turn or each.call) in turns)
 
 
 def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
@@ -65,7 +69,7 @@ class ChangeSelection:
                 changes = tuple(one for one in each.changes if self._names(one.path))
                 if not changes:
                     continue
-                each = replace(each, changes=changes)
+                each = replace(each, changes=changes, remade=(), reached=())
             found.append(each)
         return tuple(found)
 
@@ -155,7 +159,9 @@ def changes_text(sets: Sequence[ChangeSet], *, diffs: Path | None = None, every:
         count = describe_changes(of_turn)
         lines.append(f"{f'turn {turn}' if turn else 'by hand'}{f' · {count}' if count else ''}")
         for each in of_turn:
-            lines += _call_lines(each, undone.get(each.call, ""), diffs)
+            lines += _call_lines(each, undone.get(each.call, ""), diffs) if each.changed_something else []
+        if lasting := describe_lasting(of_turn):
+            lines.append(f"  not taken back: {lasting}")
     return "\n".join(lines)
 
 
@@ -209,6 +215,8 @@ def change_json(made: ChangeSet, undone: Mapping[str, str], *, diffs: Path | Non
         "undone": undone.get(made.call, ""),
         "undoes": list(made.undoes),
         "problem": made.problem,
+        "remade": list(made.remade),
+        "reached": list(made.reached),
         "files": [
             {
                 "path": one.path,

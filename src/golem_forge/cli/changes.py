@@ -224,4 +224,5 @@ def preview_lines(found: UndoPreview) -> list[Line]:
             again = f" (--also {one_line(step.path)} takes it back too)"
             rows.append(line(f"{'left':<8}{step.path}: {step.why or 'not preselected'}{again}", "warn", "  "))
     rows += [line(f"{'lost':<8}{one.path}: {one.why}", "warn", "  ") for one in found.lost]
+    rows += [line(f"not taken back: {found.lasting}", "warn", "  ")] if found.lasting else []
     return rows

@@ -20,8 +20,10 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.text import display_name
 
 _CONTEXT: Final = 3
+_MOST_NAMED: Final = 20
 
 
 class LineChange(NamedTuple):
@@ -253,6 +255,16 @@ class ChangeSet:
     """Why some changes may be missing here; empty: it is complete."""
     undoes: tuple[str, ...] = ()
     """The ids of the calls that this call (`undo_changes`) took back."""
+    remade: tuple[str, ...] = ()
+    """Directories that a tool can make again (`/workspace/node_modules`) and in which the call changed something.
+    Nothing of them is kept, so undo leaves them as they are."""
+    reached: tuple[str, ...] = ()
+    """Hosts that the call could reach: `registry.npmjs.org:443`. What was sent there stays sent."""
+
+    @property
+    def changed_something(self) -> bool:
+        """Whether it stands in a list of changes by itself; a call that only reached a host does not."""
+        return bool(self.changes or self.remade or self.problem)
 
     @property
     def files(self) -> tuple[PathChange, ...]:
@@ -282,6 +294,8 @@ class ChangeSet:
             "changes": [one.to_json() for one in self.changes],
             "problem": self.problem,
             "undoes": list(self.undoes),
+            **({"remade": list(self.remade)} if self.remade else {}),
+            **({"reached": list(self.reached)} if self.reached else {}),
         }
 
     @classmethod
@@ -296,6 +310,8 @@ class ChangeSet:
             changes=tuple(map(PathChange.from_json, data.get("changes", ()))),
             problem=data.get("problem", ""),
             undoes=tuple(data.get("undoes", ())),
+            remade=tuple(data.get("remade", ())),
+            reached=tuple(data.get("reached", ())),
         )
 
 
@@ -308,3 +324,19 @@ def describe_changes(sets: Iterable[ChangeSet]) -> str:
     added, removed = (sum(each.lines[side] for each in sets) for side in (0, 1))
     lines = f" (+{added} −{removed})" if added or removed else ""
     return f"{len(files)} file{'s' if len(files) != 1 else ''}{lines}"
+
+
+def describe_lasting(sets: Iterable[ChangeSet]) -> str:
+    """What undo does not take back: `/workspace/node_modules (a tool can make it again); what was sent to a.test:443`.
+    Empty if there is nothing."""
+    sets = tuple(sets)
+    directories, hosts = (
+        [display_name(name) for name in dict.fromkeys(name for each in sets for name in getattr(each, kind))]
+        for kind in ("remade", "reached")
+    )
+    said = [f"{name} (a tool can make it again)" for name in directories[:_MOST_NAMED]]
+    said += [f"{len(directories) - _MOST_NAMED} more such directories"] if len(directories) > _MOST_NAMED else []
+    if hosts:
+        more = f" and {len(hosts) - _MOST_NAMED} more" if len(hosts) > _MOST_NAMED else ""
+        said.append(f"what was sent to {', '.join(hosts[:_MOST_NAMED])}{more}")
+    return "; ".join(said)

@@ -16,6 +16,8 @@ from golem_forge.core.text import shorten_middle
 NOT_COVERED: Final = " (no rule covers it)"
 """The end of an effect's line on a card if no rule covers it."""
 _MAX_QUOTED: Final = 160
+ANY_HOST: Final = "any host"
+"""The target of an effect that may reach every host."""
 
 
 class Verb(StrEnum):

@@ -460,6 +460,12 @@ class FilesChanged(EventData, type="filesChanged"):
     """The calls that this one took back."""
     problem: str | None = None
     """Why some changes may be missing."""
+    remade: list[str] | None = None
+    """Directories that a tool can make again and in which the call changed something; undo leaves them."""
+    reached: list[str] | None = None
+    """Hosts that the call could reach; what was sent there stays sent."""
+    undoable: bool | None = None
+    """False: there is nothing in it that undo could take back."""
 
 
 class HookRan(EventData, type="hookRan"):

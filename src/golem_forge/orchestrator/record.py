@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.changes import ChangeSet, PathChange, PathKind
 from golem_forge.core.decisions import Status, Verdict
-from golem_forge.core.effects import Effect, Verb
+from golem_forge.core.effects import ANY_HOST, Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
 from golem_forge.core.lazy_dataclass import dataclass, field
@@ -259,6 +259,8 @@ class OpenRecordings:
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     histories: set[ZoneHistory] = field(default_factory=set)
     """Histories of the zones that this session's calls changed; kept so that the next call scans only what changed."""
+    reached: set[tuple[int | str, str]] = field(default_factory=set)
+    """Hosts that the change log names, each with its turn, or with the call if a person made it by hand."""
     prune: Callable[[], None] | None = None
     """Prunes old changes at the end of the session; set once something was recorded."""
 
@@ -281,18 +283,38 @@ class ChangeRecorder:
         """Starts to record a call's file changes. Returns None if the call changes no file of a zone or this session
         keeps no history. `everywhere`: hooks may change any file after the call.
         """
-        if self._home is None or self._scope.sandbox is None or _is_recorded(state):
+        if self._home is None or self._scope.sandbox is None:
             return None
-        effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
-        zones = self._touched(state, effects)
+        if _is_recorded(state):
+            await self._note_reached(state)
+            return None
+        zones = self._touched(state, _effects(state))
         if everywhere:
             zones |= {zone.name: None for zone in self._scope.sandbox.zones.values() if _commands_write(zone)}
         if not zones:
+            await self._note_reached(state)
             return None
         recording = await asyncio.to_thread(self._begin, state, zones)
         if any(paths is None for _, _, paths in recording.zones):
             recording.alive = asyncio.ensure_future(_stay_alive(recording))
         return recording
+
+    async def _note_reached(self, state: CallState) -> None:
+        """Writes the hosts that a call can reach, whose files are not recorded: each once in a turn."""
+        if not any(map(_reaches_host, _effects(state))):
+            return
+        facts = self._facts(state)
+        known = self._services.parts.get(OpenRecordings).reached
+        new = {(facts["turn"] or facts["call"], host) for host in facts["reached"]} - known
+        if new and self._home is not None:
+            known |= new
+            changes, log = ChangeSet(**_fields(facts)), SessionChangeLog(self._home, facts["session"])
+            try:
+                line = await asyncio.to_thread(log.append, changes)
+            except OSError as error:
+                _log.warning("the hosts of a call were not recorded: %s", type(error).__name__)
+                return
+            self._recorder.show("filesChanged", files_changed(changes, line))
 
     def _begin(self, state: CallState, zones: dict[str, frozenset[Parts] | None]) -> CallRecording:
         from golem_forge.sandbox.undo.restore import prune  # both load SQLite
@@ -338,18 +360,22 @@ class ChangeRecorder:
         self.tell(recording)
 
     async def _ended(self, recording: CallRecording, *, goes_on: bool = False) -> None:
-        def look() -> tuple[list[PathChange], str]:
+        def look() -> tuple[list[PathChange], list[str], str]:
             made: list[PathChange] = []
+            remade: list[str] = []
             problem = ""
             for history, span, paths in recording.zones:
                 made += history.end(span, paths, goes_on=goes_on, was_idle=recording.was_idle)
+                remade += history.take_remade(span)
                 problem = problem or (f"/{history.name}: {history.problem}" if history.problem else "")
-            return made, problem
+            return made, remade, problem
 
-        made, problem = await asyncio.to_thread(look)
-        if made or problem:
+        made, remade, problem = await asyncio.to_thread(look)
+        if made or remade or problem or recording.facts["reached"]:
             assert self._home is not None
-            changes = ChangeSet(**_fields(recording.facts), changes=tuple(made), problem=problem)
+            facts = _fields(recording.facts) | {"remade": tuple(remade)}
+            changes = ChangeSet(**facts, changes=tuple(made), problem=problem)
+            recording.facts["reached"] = []  # what goes on says it no second time
             recording.told.append((changes, SessionChangeLog(self._home, changes.session).append(changes)))
 
     async def changed_so_far(self, recording: CallRecording) -> list[str]:
@@ -373,9 +399,10 @@ class ChangeRecorder:
 
     def _facts(self, state: CallState) -> dict[str, Any]:
         by_hand = state.call.caller is Caller.HUMAN
-        plan = state.plan
+        plan, redact = state.plan, self._services.redactor.redact_secrets
         what = plan.payload.strip().partition("\n")[0] if plan is not None and plan.payload else ""
-        if not what and (effects := state.judged.facts.effects if state.judged else None):
+        effects = _effects(state)
+        if not what and effects:
             what = effects[0].describe()
         return {
             "session": (plan.undoes_in if plan is not None else "") or self._services.id,
@@ -383,20 +410,21 @@ class ChangeRecorder:
             "tool": state.tool.name,
             "worker": self._scope.worker,
             "turn": 0 if by_hand else self._services.turn,
-            "what": self._services.redactor.redact_secrets(shorten(what, _MOST_WHAT)),
+            "what": redact(shorten(what, _MOST_WHAT)),
             "undoes": list(plan.undoes) if plan is not None else [],
+            "reached": list(dict.fromkeys(redact(one.target) for one in effects if _reaches_host(one))),
         }
 
-    def _touched(self, state: CallState, effects: tuple[Effect, ...] | None) -> dict[str, frozenset[Parts] | None]:
+    def _touched(self, state: CallState, effects: tuple[Effect, ...]) -> dict[str, frozenset[Parts] | None]:
         """Returns the paths in each zone that the call names; None instead of paths means any path."""
         sandbox = self._scope.sandbox
         assert sandbox is not None
-        runs = any(effect.verb is Verb.EXEC for effect in effects or ())
+        runs = any(effect.verb is Verb.EXEC for effect in effects)
         undoes = state.plan is not None and bool(state.plan.undoes_in)  # refs and the index go back with the files
         if (runs and not state.read_only) or undoes:
             return {zone.name: None for zone in sandbox.zones.values() if _commands_write(zone)}
         found: dict[str, set[Parts]] = {}
-        for effect in effects or ():
+        for effect in effects:
             if effect.verb in _CHANGES:
                 with contextlib.suppress(SandboxError):
                     place = sandbox.locate(effect.target)
@@ -427,6 +455,9 @@ def files_changed(changes: ChangeSet, line: str) -> dict[str, Any]:
         "logHash": line,
         **({"undoes": list(changes.undoes)} if changes.undoes else {}),
         **({"problem": changes.problem} if changes.problem else {}),
+        **({"remade": [display_name(name) for name in changes.remade]} if changes.remade else {}),
+        **({"reached": [display_name(name) for name in changes.reached]} if changes.reached else {}),
+        **({} if changes.changes else {"undoable": False}),
     }
 
 
@@ -437,7 +468,18 @@ def _file(one: PathChange) -> dict[str, Any]:
 
 
 def _fields(facts: dict[str, Any]) -> dict[str, Any]:
-    return {**facts, "undoes": tuple(facts.get("undoes", ()))}
+    return {**facts, **{name: tuple(facts.get(name, ())) for name in ("undoes", "reached")}}
+
+
+def _reaches_host(effect: Effect) -> bool:
+    """Whether its target is a host, and no git command or a port of this session."""
+    return (
+        effect.verb is Verb.NET and effect.at_most is None and (" " not in effect.target or effect.target == ANY_HOST)
+    )
+
+
+def _effects(state: CallState) -> tuple[Effect, ...]:
+    return (state.judged.facts.effects if state.judged is not None else state.tool.effects) or ()
 
 
 def _is_recorded(state: CallState) -> bool:

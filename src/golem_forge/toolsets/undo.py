@@ -141,7 +141,8 @@ def _warnings(found: UndoPreview) -> list[str]:
     ]
     said = left + lost
     more = [f"{len(said) - _MOST_NAMED} more paths are not taken back"] if len(said) > _MOST_NAMED else []
-    return named[:_MOST_NAMED] + said[:_MOST_NAMED] + more
+    lasting = [f"not taken back: {found.lasting}"] if found.lasting else []
+    return named[:_MOST_NAMED] + said[:_MOST_NAMED] + more + lasting
 
 
 def _why_nothing(found: UndoPreview) -> str:
@@ -166,6 +167,7 @@ def _run(found: UndoPreview, ctx: ToolContext) -> ToolResult:
     lines = [f"{len(done)} {'path' if len(done) == 1 else 'paths'} restored."]
     lines += [f"Left alone: {one['path']}: {one['why']}" for one in said[:_MOST_NAMED]]
     lines += [f"Cannot be brought back: {one['path']}: {one['why']}" for one in lost[:_MOST_NAMED]]
+    lines += [f"Not taken back: {found.lasting}"] if found.lasting else []
     return ToolResult(value=value, text="\n".join(lines))
 
 

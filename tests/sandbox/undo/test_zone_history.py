@@ -21,8 +21,11 @@ from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import EDITED, NothingToUndo, forget_session, preview, prune, recover
 from golem_forge.sandbox.undo.store import ZoneStore
+from golem_forge.sandbox.walls.changes import CLOCK_NS, CLOCK_OF_FILES
 
 MIB = 1 << 20
+MANY = "i=0; while [ $i -lt 6000 ]; do : > $i; i=$((i+1)); done"
+"""More files than a look takes one by one."""
 
 
 @pytest.fixture
@@ -49,6 +52,13 @@ def _age(repository: Path) -> None:
 @pytest.fixture
 def project(root: Path, tmp_path: Path) -> Project:
     return Project(root, tmp_path / "home")
+
+
+def _let_the_clock_of_files_go_on() -> None:
+    """What changes within a tick before a call has the time of what the call changes."""
+    until = time.clock_gettime_ns(CLOCK_OF_FILES) + CLOCK_NS
+    while time.clock_gettime_ns(CLOCK_OF_FILES) <= until:
+        pass
 
 
 def paths(project: Project, turn: int = 1) -> set[str]:
@@ -82,6 +92,60 @@ def test_a_tracked_build_directory_is_kept_and_a_virtual_environment_is_not(proj
     assert {one.path for one in made.changes if one.is_file} == {"/workspace/build/out.js"}
     project.undo(turn=1)
     assert (project.root / "build/out.js").read_text() == "made\n"
+    assert made.remade == ("/workspace/.venv",)
+
+
+@pytest.mark.parametrize(
+    ("prepared", "command", "named"),
+    [
+        ("", "mkdir -p node_modules/x && echo 1 > node_modules/x/index.js", {"node_modules"}),
+        (
+            "",
+            "mkdir -p web/node_modules && echo {} > web/package.json && echo 1 > web/node_modules/a",
+            {"web/node_modules"},
+        ),
+        ("mkdir -p node_modules/x && echo 1 > node_modules/x/a", "rm node_modules/x/a", {"node_modules"}),
+        ("mkdir -p node_modules/x && echo 1 > node_modules/x/a", "rm -r node_modules", {"node_modules"}),
+        ("mkdir .venv && echo 'home = /usr' > .venv/pyvenv.cfg", "rm -r .venv", {".venv"}),
+        ("mkdir -p node_modules/x && echo 1 > node_modules/x/a", "echo 2 > node_modules/x/a", {"node_modules"}),
+        ("mkdir -p node_modules/x && echo 1 > node_modules/x/a", "echo 2 > a.txt; cat node_modules/x/a", set()),
+        ("", "mkdir -p src/__pycache__ && echo 1 > src/__pycache__/b.pyc", set()),
+        ("mkdir node_modules", f"cd node_modules && {MANY}", {"node_modules"}),
+    ],
+)
+def test_a_directory_that_a_tool_can_make_again_is_named_if_a_call_changed_something_in_it(
+    project: Project, prepared: str, command: str, named: set[str]
+) -> None:
+    (project.root / "package.json").write_text("{}\n")
+    subprocess.run(["sh", "-c", prepared], cwd=project.root, check=True)
+    project.end(project.begin(1))
+    _let_the_clock_of_files_go_on()
+    call = project.begin(2)
+    subprocess.run(["sh", "-c", command], cwd=project.root, check=True)
+    made = project.end(call)
+    assert set(made.remade) == {f"/workspace/{name}" for name in named}
+    assert {one.path for one in made.changes}.isdisjoint(made.remade)
+    _let_the_clock_of_files_go_on()
+    third = project.begin(3)
+    (project.root / "a.txt").write_text("three\n")
+    assert project.end(third).remade == ()
+
+
+def test_the_last_turn_that_changed_something_is_not_one_that_changed_only_what_can_be_made_again(
+    project: Project,
+) -> None:
+    (project.root / "package.json").write_text("{}\n")
+    first = project.begin(1)
+    (project.root / "a.txt").write_text("two\n")
+    project.end(first)
+    second = project.begin(2)
+    (project.root / "node_modules").mkdir()
+    (project.root / "node_modules/x").write_text("1")
+    assert not project.end(second).changes
+    with pytest.raises(NothingToUndo, match=r"Not taken back: /workspace/node_modules \(a tool can make it again\)\."):
+        project.undo(turn=2)
+    project.undo()
+    assert (project.root / "a.txt").read_text() == "one\n" and (project.root / "node_modules/x").exists()
 
 
 @pytest.mark.parametrize("witness", ["CACHEDIR.TAG", "pyvenv.cfg"])

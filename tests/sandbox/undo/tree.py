@@ -91,7 +91,8 @@ class Project:
 
     def end(self, begun: tuple[object, dict[str, object]], *, undoes: tuple[str, ...] = ()) -> ChangeSet:
         span, facts = begun
-        made = ChangeSet(**facts, changes=tuple(self.history.end(span)), undoes=undoes)  # type: ignore[arg-type]
+        changes = tuple(self.history.end(span))  # type: ignore[arg-type]
+        made = ChangeSet(**facts, changes=changes, undoes=undoes, remade=tuple(self.history.take_remade(span)))  # type: ignore[arg-type]
         self.log.append(made)
         return made
 

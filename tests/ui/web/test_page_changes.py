@@ -194,6 +194,41 @@ async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(
     window.expects("404", "422")
 
 
+async def test_a_turn_says_what_undo_does_not_take_back(changed: Any, windows: Windows) -> None:
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+
+    def happens(turn: int, *changes: PathChange, **more: Any) -> None:
+        changed.runtime.bus.emit("filesChanged", files_changed(turn, *changes, **more), changed.runtime.id)
+
+    async def ends(turn: int) -> None:
+        changed.runtime.bus.emit("inputPrompt", {"requestId": f"p{turn}", "prompt": "> "}, changed.runtime.id)
+
+    happens(7, call="f1", reached=["a.test:443"], undoable=False)
+    happens(7, *CHANGES, call="f2", remade=["/workspace/node_modules"])
+    happens(7, call="f3", reached=["b.test:443", "a.test:443"], undoable=False)
+    await ends(7)
+    part = window.page.get_by_role("region", name="What turn 7 changed")
+    stays = (
+        "Not taken back: /workspace/node_modules (a tool can make it again); what was sent to a.test:443, b.test:443"
+    )
+    await until_text(part, stays)
+    happens(0, *CHANGES, call="u1", tool="undo_changes", undoes=["f2"])
+    await until_text(part, "undone")
+    happens(8, call="f4", remade=["/workspace/.venv"], undoable=False)
+    await ends(8)
+    part = window.page.get_by_role("region", name="What turn 8 changed")
+    await until_text(part, "Not taken back: /workspace/.venv (a tool can make it again)")
+    assert await part.get_by_role("button", name="Undo").count() == 0
+    happens(9, call="f5", reached=["a.test:443"], undoable=False)
+    await ends(9)
+    happens(10, *CHANGES, call="f6")
+    await ends(10)
+    await window.page.get_by_role("region", name="What turn 10 changed").wait_for()
+    assert await window.page.get_by_role("region", name="What turn 9 changed").count() == 0
+
+
 def _changed(story: Story, turn: int, *changes: PathChange, **more: Any) -> None:
     story.say("filesChanged", **files_changed(turn, *changes, **more))
 

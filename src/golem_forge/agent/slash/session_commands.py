@@ -169,7 +169,8 @@ async def _undo_from(host: SlashHost, every: tuple[ChangeSet, ...], turn: int) -
     """Undoes the turns from this one on, newest first. False: there was nothing to undo. Raises CommandError where one
     is not undone: the others stay as well."""
     undone = taken_back(every)
-    turns = {each.turn for each in every if each.turn >= turn and undone.get(each.call) != "undone" and not each.undoes}
+    live = [each for each in every if each.changes and undone.get(each.call) != "undone" and not each.undoes]
+    turns = {each.turn for each in live if each.turn >= turn}
     for each in sorted(turns, reverse=True):
         outcome = await host.path.call(undo_call(Selection(turn=each)))
         if not outcome.ok and outcome.error != EVERYTHING_STANDS:

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState, file_diff
+from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState, describe_lasting, file_diff
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal_files import is_locked
@@ -96,6 +96,8 @@ class UndoPreview:
     """What cannot be brought back; `why` says why."""
     calls: tuple[str, ...] = ()
     """The ids of what would be taken back, oldest first."""
+    lasting: str = ""
+    """What of these calls, or of their turn, undo cannot take back, in words; empty: nothing."""
 
     @property
     def selected(self) -> tuple[UndoStep, ...]:
@@ -161,7 +163,15 @@ def _what_there_is(
     turns = sorted({one.turn for one in _not_undone(sets, undone) if one.turn})
     what = f"call '{call}'" if call else f"turn {turn}" if turn is not None else "that"
     known = f" Turns that changed files: {', '.join(map(str, turns))}." if turns else " Nothing is left to undo."
-    return f"There is nothing to undo for {what} in this session.{known}"
+    meant = [one for one in sets if (one.call == call if call else turn is not None and one.turn == turn)]
+    lasting = f" Not taken back: {said}." if (said := describe_lasting(meant)) else ""
+    return f"There is nothing to undo for {what} in this session.{lasting}{known}"
+
+
+def _lasting(sets: Sequence[ChangeSet], chosen: Sequence[ChangeSet], *, whole_turn: bool) -> str:
+    turns = {one.turn for one in chosen if one.turn} if whole_turn else set()
+    calls = {one.call for one in chosen}
+    return describe_lasting(one for one in sets if one.turn in turns or one.call in calls)
 
 
 def _is_redo(one: ChangeSet, sets: Sequence[ChangeSet]) -> bool:
@@ -191,10 +201,12 @@ def preview(
     settings = settings or UndoSettings()
     if call or turn is not None or paths or redo:
         chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
-        return _preview(chosen, home, sandbox, settings, paths=paths, also=also)
+        found = _preview(chosen, home, sandbox, settings, paths=paths, also=also)
+        return found if paths or redo else replace(found, lasting=_lasting(sets, chosen, whole_turn=not call))
     last: UndoPreview | None = None
     for chosen, in_part in _last_turns(sets):
         found = _preview(chosen, home, sandbox, settings, also=also)
+        found = replace(found, lasting=_lasting(sets, chosen, whole_turn=True))
         if found.selected or not in_part:
             return found
         last = last or (found if found.steps else None)
@@ -617,7 +629,7 @@ def recover(home: Path, sandbox: Sandbox, settings: UndoSettings) -> list[str]:
                     "`forge undo --redo` takes it back."
                 )
         for span, made in history.recover():
-            facts = {**span.facts, "undoes": tuple(span.facts.get("undoes", ()))}
+            facts = {**span.facts, **{name: tuple(span.facts.get(name, ())) for name in ("undoes", "reached")}}
             changes = ChangeSet(**facts, changes=tuple(made), problem=CUT_SHORT)
             with contextlib.suppress(OSError):
                 SessionChangeLog(home, span.session).append(changes)

@@ -38,7 +38,7 @@ WHOLE: Final = b"./"
 _CHANGING: Final = "it changed while it was read"
 _TICK_NS: Final = 50_000_000
 """A file that changed so shortly before it was read may have changed again with the same time."""
-_CACHES: Final = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle"})
+CACHES: Final = frozenset({"__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".gradle"})
 _BESIDE: Final = {"node_modules": ("package.json",), "target": ("Cargo.toml", "pom.xml")}
 _CACHE_TAG: Final = b"Signature: 8a477f597d28d172789f06886806bc55"
 _SAMPLED: Final = 200
@@ -244,7 +244,7 @@ class ZoneFiles:
 
     def is_regenerable(self, parts: Parts) -> bool:
         name = parts[-1]
-        if name in _CACHES:
+        if name in CACHES:
             return True
         if beside := _BESIDE.get(name):
             return any(self.stat((*parts[:-1], each)) is not None for each in beside)

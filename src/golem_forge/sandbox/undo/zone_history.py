@@ -37,6 +37,7 @@ from golem_forge.sandbox.undo.git_baseline import GitBaseline, GitUnusable, Inde
 from golem_forge.sandbox.undo.git_state import INDEX, GitListing, GitRefused, GitState, left_commits
 from golem_forge.sandbox.undo.store import PathEntry, Span, Stamp, ZoneStore, as_bytes, as_parts, zone_folder
 from golem_forge.sandbox.undo.zone_files import (
+    CACHES,
     MOST_ENTRIES,
     NO_STAMP,
     WHOLE,
@@ -88,6 +89,10 @@ class ZoneHistory:
         self._git_stamp: object = None
         self._modes = (0o644, 0o755)
         self._regenerable: set[Parts] = set()
+        self._remade: dict[int, set[Parts]] = {}
+        """Of each open span, the directories that can be made again in which something changed."""
+        self._named: dict[int, dict[bytes, Seen | None]] = {}
+        """What stood at the paths that such a span's call names and that lie in one of them."""
         self._opened = False
         self._going_on: set[int] = set()
         """Spans whose call has ended and whose processes have not."""
@@ -105,9 +110,14 @@ class ZoneHistory:
 
         def work() -> Span:
             self.look()
-            return self.store.open_span(session, call, label, facts)
+            return self._open_span(session, call, label, facts)
 
         return self._guarded(work, None)
+
+    def _open_span(self, session: str, call: str, label: str, facts: dict[str, Any]) -> Span:
+        span = self.store.open_span(session, call, label, facts)
+        self._remade[span.id] = set()
+        return span
 
     def begin_at(
         self, paths: Collection[Parts], session: str, call: str, label: str, facts: dict[str, Any]
@@ -117,7 +127,10 @@ class ZoneHistory:
         def work() -> Span:
             self._open()
             self._update(self._with_parents(paths))
-            return self.store.open_span(session, call, label, facts)
+            span = self._open_span(session, call, label, facts)
+            inside = [as_bytes(parts) for parts in paths if self._regenerable_above(parts)]
+            self._named[span.id] = self.files.seen_at(inside)
+            return span
 
         return self._guarded(work, None)
 
@@ -137,6 +150,9 @@ class ZoneHistory:
             if goes_on:
                 self._going_on.add(span.id)
             self._look_for_changes(paths)
+            for path, before in self._named.pop(span.id, {}).items():
+                if self.files.seen_at([path])[path] != before:
+                    self._note_remade([as_parts(path)], [span], 0)
             made = self._changes(span, _always if beyond else was_idle, _BEYOND if beyond else _IDLE)
             if goes_on:
                 self.store.let_go_on(span)
@@ -149,6 +165,13 @@ class ZoneHistory:
         if made is None:  # the next session finds it, and what it changed
             self._guarded(lambda: self.store.abandon_span(span), None, may_fail=True)
         return made or []
+
+    def take_remade(self, span: Span) -> list[str]:
+        """Directories that can be made again in which something changed during the span, as virtual paths; once."""
+        found = self._remade.pop(span.id, set())
+        if span.id in self._going_on:
+            self._remade[span.id] = set()
+        return [self._virtual(as_bytes(parts)) for parts in sorted(found)]
 
     def changes_so_far(
         self, span: Span, paths: Collection[Parts] | None, was_idle: Callable[[int], bool]
@@ -286,7 +309,7 @@ class ZoneHistory:
     def look(self) -> None:
         """Inside `locked()`. Raises TooMuch, OSError, sqlite3.Error."""
         self._scan.refresh()
-        mark = self._scan.mark()
+        mark, before = self._scan.mark(), self._regenerable
         self._regenerable = {parts for parts in self._regenerable if self.files.is_regenerable(parts)}
         if self._mark is None:
             self._open()
@@ -304,6 +327,7 @@ class ZoneHistory:
             elif found.paths or listed:
                 self._look_at(found.paths, listed)
             self._look_at_git()
+            self._note_remade((*found.paths, *listed), self.store.spans(), self._mark.earliest(), before)
         self._mark = mark
 
     def _look_for_changes(self, paths: Collection[Parts] | None) -> None:
@@ -610,6 +634,27 @@ class ZoneHistory:
         self._regenerable.add(parts)
         return True
 
+    def _regenerable_above(self, parts: Parts, also: Collection[Parts] = ()) -> Parts:
+        """The directory that can be made again and that this path is or lies in; empty: there is none."""
+        above = (parts[:length] for length in range(1, len(parts) + 1))
+        return next((one for one in above if one in self._regenerable or one in also), ())
+
+    def _note_remade(
+        self, perhaps: Iterable[Parts], spans: Iterable[Span], since_ns: int, also: Collection[Parts] = ()
+    ) -> None:
+        """`perhaps`: paths that may have changed; those count that changed since then. `also`: directories that could
+        be made again before, and may be gone. Caches are nothing to name."""
+        mine = [self._remade[span.id] for span in spans if span.id in self._remade]
+        found: set[Parts] = set()
+        for parts in perhaps if mine else ():
+            if not CACHES.isdisjoint(parts) or not (above := self._regenerable_above(parts, also)) or above in found:
+                continue
+            info = self.files.stat(parts)
+            if info is None or info.st_ctime_ns >= since_ns:
+                found.add(above)
+        for each in mine:
+            each |= found
+
     def _was_moved(self, parts: Parts) -> bool:
         """Whether a directory that was not there at the last look holds what is older: somebody's work, moved."""
         if self._mark is None or not self.store.spans() or self.store.entry(parts) is not None:
@@ -630,9 +675,10 @@ class ZoneHistory:
         made: list[PathChange] = []
         rows = self.store.span_changes(span)
         known = self._known_at([path for path, _, _ in rows])
+        remade = self._remade.get(span.id, set())
         for path, before, others in rows:
             after = known[path].state
-            if not same_state(before, after):
+            if not same_state(before, after) and as_parts(path) not in remade:
                 if somebody_else(known[path].stamp.ctime or self._changed_at(path)):
                     others = (*others, who)
                 added, removed = (None, None) if path.startswith(b".git/") else self.count_lines(before, after)

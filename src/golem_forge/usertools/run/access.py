@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.core.decisions import Status, Verdict, strictest
-from golem_forge.core.effects import AtMost, Effect, Mark, Verb
+from golem_forge.core.effects import ANY_HOST, AtMost, Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.policy.containment import path_reasons, process_reasons, walls_reason
 from golem_forge.policy.rules.model import expand_groups, host_and_port
@@ -141,7 +141,6 @@ def _narrow_sandbox(sandbox: Sandbox, manifest: ToolManifest, worker: str) -> Sa
         raise SandboxError(error.code, text, path=error.path, status=Status.SANDBOX_DENIED) from None
 
 
-ANY_HOST = "any host"
 _HTTPS_PORT = 443
 
 

@@ -377,6 +377,10 @@ class CallChanges(ApiModel, title="CallChanges"):
     """The calls that this one took back."""
     problem: str
     """Why some changes may be missing; empty: it is complete."""
+    remade: list[str]
+    """Directories that a tool can make again and in which the call changed something; undo leaves them."""
+    reached: list[str]
+    """Hosts that the call could reach; what was sent there stays sent."""
     files: list[ChangedFile]
     refs: list[ChangedRef]
 
@@ -426,6 +430,8 @@ class UndoShown(ApiModel, title="UndoShown"):
     steps: list[UndoStepShown]
     calls: list[str]
     lost: list[str]
+    lasting: str
+    """What undo does not take back of these calls, in words; empty: nothing."""
 
 
 @operation("GET", "/api/sessions/{id}/changes", "list_changes", tag="changes")
@@ -500,6 +506,7 @@ async def preview_undo(call: ApiCall, subject: RequestedSession, query: UndoQuer
         ],
         "calls": list(found.calls),
         "lost": [f"{each.path}: {each.why}" for each in found.lost],
+        "lasting": found.lasting,
     }
     return UndoShown.model_validate(subject.redact(shown))
 

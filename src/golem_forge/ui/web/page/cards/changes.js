@@ -5,11 +5,13 @@
 import { path, randomId } from "../api.js";
 import { el, h, replace } from "../dom.js";
 import { diffView } from "./diff.js";
+import { changedAnything } from "../fold/items.js";
 import { count, counted, oneLine, texts } from "../format.js";
 import { disclosure } from "../widgets.js";
 
 /** @typedef {{call: string, tool: string, turn: number, files: any[], count: number, added: number, removed: number,
- * undone: boolean, problem: string}} Changed what one call changed, as the fold keeps it */
+ * undone: boolean, problem: string, remade: string[], reached: string[], undoable: boolean}} Changed what one call
+ * changed, as the fold keeps it */
 
 const amounts = (added, removed) =>
   added || removed
@@ -71,7 +73,17 @@ const fileRow = (row, narrow, ctx, said) => {
 /** Whether a person can call the tool from here. */
 const mayAct = (ctx) => Boolean(ctx.session?.answerable) && !ctx.me?.team;
 
+/** What undo does not take back. @param {Changed[]} calls */
+const lasting = (calls) => {
+  const named = (lists) => [...new Set(texts(lists.flat()))].map(oneLine);
+  const few = (names) => names.slice(0, MOST_NAMED).join(", ") + (names.length > MOST_NAMED ? `, and ${names.length - MOST_NAMED} more` : "");
+  const directories = named(calls.map((one) => one.remade)).map((name) => `${name} (a tool can make it again)`);
+  const hosts = named(calls.map((one) => one.reached));
+  return [few(directories), hosts.length ? `what was sent to ${few(hosts)}` : ""].filter(Boolean).join("; ");
+};
+
 const FEW = 8;
+const MOST_NAMED = 20;
 
 /** @param {Changed[]} calls @param {Record<string, any>} narrow what Undo takes back: `{turn}` or `{call}`
  * @param {string} whose `turn 2`, `this call` */
@@ -79,7 +91,10 @@ export const changesNode = (calls, narrow, whose, ctx) => {
   const rows = rowsOf(calls);
   const hidden = calls.reduce((sum, one) => sum + Math.max(one.count - one.files.length, 0), 0);
   const [added, removed] = calls.reduce((sum, one) => [sum[0] + one.added, sum[1] + one.removed], [0, 0]);
-  const undone = calls.length > 0 && calls.every((one) => one.undone);
+  if (!changedAnything(calls)) return null;
+  const changing = calls.filter((one) => one.undoable);
+  const undone = changing.length > 0 && changing.every((one) => one.undone);
+  const stays = lasting(calls);
   const said = el("div.said");
   const list = h("ul.changed-files", { role: "list", "aria-label": `Files that ${whose} changed` },
     rows.map((row) => fileRow(row, narrow, ctx, said)),
@@ -94,9 +109,10 @@ export const changesNode = (calls, narrow, whose, ctx) => {
   return h("section.changes", { "aria-label": `What ${whose} changed` },
     el("div.changed-row",
       button,
-      undone ? el("span.pill", "undone") : mayAct(ctx) ? undoButton(`Undo what ${whose} changed`, narrow, ctx, said) : null,
+      undone ? el("span.pill", "undone") : changing.length && mayAct(ctx) ? undoButton(`Undo what ${whose} changed`, narrow, ctx, said) : null,
     ),
     problems.map((problem) => el("p.dim", `Some changes may be missing: ${problem}`)),
+    stays ? el("p.dim", `Not taken back: ${stays}`) : null,
     region,
     said,
   );

@@ -169,7 +169,13 @@ const changedFiles = (data) => ({
   removed: number(data.removed),
   undone: false,
   problem: words(data.problem),
+  remade: list(data.remade).map(words),
+  reached: list(data.reached).map(words),
+  undoable: data.undoable !== false,
 });
+
+/** Whether there is anything to show; calls that only reached a host changed nothing. */
+export const changedAnything = (calls) => calls.some((one) => one.undoable || one.remade.length || one.problem);
 
 /** @type {Record<string, import("./fold.js").Step>} */
 export const CHANGES = {
@@ -213,7 +219,7 @@ export const endTurnChanges = (state, changes) => {
   for (const item of [...state.items.values()]) {
     if (item.kind !== "changes" || !item.open) continue;
     dropItem(state, item.key, changes);
-    state.items.set(item.key, { ...item, open: false, least: "summary" });
+    state.items.set(item.key, { ...item, open: false, least: changedAnything(item.calls) ? "summary" : "debug" });
     changes.push({ what: "item", key: item.key, fresh: true });
   }
 };
