@@ -489,6 +489,18 @@ def test_notices_and_compaction_are_sent_to_a_client_that_asks_for_them(program:
                 assert editor.updates("notice") == []
 
 
+def test_what_is_told_as_a_session_begins_is_a_notice_where_the_editor_takes_them(program: Any) -> None:
+    worker = FILES["main.worker"].replace("  plan: {}", "  mcp: {servers: [say]}")
+    config = FILES["forge.yaml"] + "mcp: {servers: {say: {command: /bin/false}}}\n"
+    program.write(**{"forge.yaml": config, "main.worker": worker})
+    program.trust()
+    with Editor(program, session={"notices": {}}) as editor:
+        editor.new()
+        notice = editor.until_update("notice")
+        assert notice["severity"] == "warning" and "'say' is pending" in notice["title"]
+        assert "Note: " not in editor.text()
+
+
 def test_a_notice_is_no_part_of_the_answer() -> None:
     said = {"type": "warning", "message": "MCP server 'x' is gone.\nIt is started again.", "code": ""}
     (notice,) = UpdateStream(Nowhere(), extras=frozenset({"notices"})).take(Event("status", said))
