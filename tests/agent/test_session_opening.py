@@ -95,8 +95,14 @@ async def test_toolsets_of_others_are_taken_as_they_are_written(tmp_path: Path) 
         def get_tools(self) -> Any:
             return "plain"
 
+    class Needy(Without):
+        def __init__(self, region: str, limit: int = 3) -> None:
+            self.region = region
+
     (here := tmp_path / "here").mkdir()
     async with open_session(here, tools=[WithContext, Without()], toolsets={}, home=tmp_path / "home") as session:
         assert {"plain", "other"} <= {tool.name for tool in session.catalog.list()}
     with pytest.raises(TypeError, match=r"Wrong\.get_tools gives must be a list of tools"):
         open_session(here, tools=[Wrong()], toolsets={}, home=tmp_path / "home")
+    with pytest.raises(TypeError, match=r"^toolset Needy needs arguments: give Needy\(region\) instead of the class$"):
+        open_session(here, tools=[Needy], toolsets={}, home=tmp_path / "home")

@@ -158,6 +158,21 @@ def test_ps_says_the_whole_reason_of_a_session_that_failed_just_now(program: Pro
     assert json.loads(program.forge("ps", "--json")) == []
 
 
+def test_ps_says_why_the_last_turn_of_a_conversation_failed_until_one_ends_well(program: Program) -> None:
+    program.play({"expect": "no such word"}, {"say": "hello"})
+    program.start_runner()
+    store = program.store()
+    session = store.queue(
+        NewSession(facts={"directory": str(program.folder)}, input="go", person="ada", door="test", mode="chat")
+    )
+    row = program.wait_for(session, "waiting")
+    assert row.notice.startswith("The last turn failed: script.yaml:") and "expected 'no such word'" in row.notice
+    assert f"! {session[:12]}: {row.notice}\n" in program.forge("ps")
+    program.forge("send", session[:12], "again")
+    until(lambda: not store.find(session).notice, or_else=lambda: (store.find(session), program.logs()))
+    assert "! " not in program.forge("ps")
+
+
 def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program: Program) -> None:
     program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 20}}]}, {"say": "done"})
     killed = program.start_runner()

@@ -88,3 +88,19 @@ def test_what_is_not_shown_is_said_and_the_new_content_is_complete(old: bytes, w
 
 def test_a_removed_file() -> None:
     assert unified_diff("/w/a", b"x\n", None) == "--- a/w/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(None, b"a\r\nb\r\n"), (b"", b"a\r\nb"), (b"a\r\nb\r\n", None), (b"\0", b"a\r\nb\r\n")],
+    ids=["new", "was empty", "removed", "was binary"],
+)
+def test_a_file_with_crlf_on_one_side_shows_lines_and_no_escapes(old: bytes | None, new: bytes | None) -> None:
+    assert "\r" not in unified_diff("/w/a.txt", old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [(b"a\n", b"a\r\n"), (b"a\r\n", b"a\n"), (None, b"a\r\nb\n"), (b"a\r\n", b"a\rb\r\n")]
+)
+def test_a_changed_or_mixed_line_end_is_seen(old: bytes | None, new: bytes) -> None:
+    assert "\r" in unified_diff("/w/a.txt", old, new)

@@ -78,6 +78,8 @@ _NOT_FOUR_EYES: Final = (
 )
 MAY_HAVE_RUN_NOTICE: Final = "A runner ended in the middle of these calls, so they may have run:"
 """The start of a notice line that stays, like LOST."""
+TURN_FAILED: Final = "The last turn failed:"
+"""The same, until a turn ends well."""
 _MOST_NAMED: Final = 20
 _LOGGED: Final = 500
 ANSWER_DROPPED: Final = "ANSWER_DROPPED"
@@ -165,7 +167,7 @@ class SessionRun:
         self._workspace: SessionWorkspace | None = None
         self._checkpoint_seq = -1
         """The number of the last event when the origin had all files; what came later may have changed some."""
-        notices = dict.fromkeys((MAY_HAVE_RUN_NOTICE, LOST), "")
+        notices = dict.fromkeys((MAY_HAVE_RUN_NOTICE, LOST, TURN_FAILED), "")
         notice = lease.session.notice
         for begins in notices:
             if notice.startswith(begins):
@@ -385,9 +387,20 @@ class SessionRun:
             self._enter(Phase.IDLE)
         result: RunResult | None = await task
         await self._checkpoint()
+        if result is not None and (self.lease.session.mode or runtime.mode) == "chat":
+            await self._tell_turn(result)
         if self._signal.reason not in (STOPPED_BY_PERSON, LEFT):
             self._signal.reset()
         return result
+
+    async def _tell_turn(self, result: RunResult) -> None:
+        """Lists say why the last turn of a conversation failed: it waits for a message as one that was answered."""
+        directory = str(self.lease.facts.get("directory") or "")
+        why = shorten_prose(one_line(_without_path(result.error, directory)), _LOGGED)
+        said = f"{TURN_FAILED} {why}" if _state_after(result) == FAILED else ""
+        if said != self._kept_notices[TURN_FAILED]:
+            self._kept_notices[TURN_FAILED] = said
+            await self._tell_checkpoint(self._checkpoint_notice, again=True)
 
     async def _park(self, waits_for: str) -> bool:
         """Parks the session. Returns True if it waits in the store, and nothing more of it is recorded here."""

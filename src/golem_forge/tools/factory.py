@@ -414,14 +414,32 @@ def _expanded(given: Any) -> Iterable[Tool]:
 
 def build_tools(toolset: Any, ctx: ToolsetContext | None = None) -> Sequence[Any]:
     """Returns the tools of a toolset or its class. Its `get_tools` takes the context or nothing. Raises TypeError if it
-    returns no list of tools.
+    returns no list of tools, or if the class needs arguments.
     """
-    made = toolset() if isinstance(toolset, type) else toolset
+    made = toolset
+    if isinstance(toolset, type):
+        if needed := ", ".join(required_arguments(toolset)):
+            name = toolset.__name__
+            raise TypeError(f"toolset {name} needs arguments: give {name}({needed}) instead of the class")
+        made = toolset()
     takes_context = bool(inspect.signature(made.get_tools).parameters)
     found = made.get_tools(ctx or ToolsetContext()) if takes_context else made.get_tools()
     fits = isinstance(found, Iterable) and not isinstance(found, (str, Mapping))
     require(fits, f"what {type(made).__name__}.get_tools gives", "a list of tools", found)
     return list(found)
+
+
+def required_arguments(maker: Callable[..., Any]) -> list[str]:
+    """The parameters without which a class or function cannot be called; none where Python cannot say."""
+    try:
+        parameters = inspect.signature(maker).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [
+        each.name
+        for each in parameters
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
 
 
 class NativeTool(Tool):

@@ -365,8 +365,8 @@ def unified_diff(
         return header + _replaced(f"{_described(old)} is binary", new)
     if old and len(old) > COMPARE_LIMIT:
         return header + _replaced(f"{_described(old)} is too large to show", new)
-    if old and new and _ends_lines_by_crlf(old) and _ends_lines_by_crlf(new):  # so none of its line ends changes
-        old, new = old.replace(b"\r\n", b"\n"), new.replace(b"\r\n", b"\n")
+    if all(_ends_lines_by_crlf(side) for side in (old, new) if side):  # so none of its line ends changes
+        old, new = _with_lf(old), _with_lf(new)
     old_lines, new_lines = _diff_lines(old), _diff_lines(new)
     if changes is None or not covers_all_changes(changes, old_lines, new_lines):
         changes = line_changes(old_lines, new_lines, most_comparisons=_MAX_COMPARISONS)
@@ -400,13 +400,17 @@ def _described(old: bytes) -> str:
 
 def _replaced(why: str, new: bytes | None) -> str:
     what = "removed" if new is None else "replaced whole"
-    lines = _diff_lines(new)
+    lines = _diff_lines(_with_lf(new) if new and _ends_lines_by_crlf(new) else new)
     whole = [LineChange(0, 0, 0, len(lines))] if lines else []
     return _escape_invalid_utf8(f"# {why}; it is {what}.\n" + "".join(unified_hunks([], lines, whole)))
 
 
 def _ends_lines_by_crlf(data: bytes) -> bool:
     return b"\n" in data and data.count(b"\r\n") == data.count(b"\n")
+
+
+def _with_lf(data: bytes | None) -> bytes | None:
+    return None if data is None else data.replace(b"\r\n", b"\n")
 
 
 def _diff_lines(data: bytes | None) -> list[str]:

@@ -57,6 +57,13 @@ class Plain:
     def get_tools(self):
         return [fetch]
 
+class Needy:
+    def __init__(self, region, limit=3):
+        self.region = region
+
+    def get_tools(self, ctx):
+        return tools
+
 single = search
 wrong = 3
 '''
@@ -158,6 +165,11 @@ async def test_only_the_listed_tools_of_a_package_exist(place: Any, call: Any, p
         ({"import": "acme_tools.web:nothing"}, "AttributeError: module 'acme_tools.web' has no attribute 'nothing'"),
         ({"import": "acme_tools.web:sinlge"}, "has no attribute 'sinlge' (did you mean 'single'?)"),
         ({"import": "acme_tools.web:wrong"}, "acme_tools.web:wrong must be a Toolset, a list of Tools, or a function"),
+        (
+            {"import": "acme_tools.web:Needy"},
+            "acme_tools.web:Needy needs 'region', but Forge calls it without arguments; its `get_tools(ctx)` finds the "
+            "block's keys in `ctx.config`",
+        ),
         (
             {"entry_point": "web", "tools": ["serch"]},
             "Tool 'serch' not found in entry point 'web' of acme-tools "

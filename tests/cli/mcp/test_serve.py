@@ -54,6 +54,8 @@ def test_over_stdin_and_stdout_until_stdin_ends(servers):
     assert child.returncode == 0 and out == ""
     assert lines[0]["result"]["serverInfo"]["name"] == "golem-forge"
     assert "L1: hello" in lines[1]["result"]["content"][0]["text"]
+    [row] = json.loads(servers.shell("log", "--caller", "mcp", "--json").out)
+    assert (row["tool"], row["caller"]) == ("read_file", "mcp")
 
 
 @pytest.mark.parametrize(

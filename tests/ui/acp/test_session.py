@@ -489,6 +489,18 @@ def test_notices_and_compaction_are_sent_to_a_client_that_asks_for_them(program:
                 assert editor.updates("notice") == []
 
 
+def test_what_is_told_as_a_session_begins_is_a_notice_where_the_editor_takes_them(program: Any) -> None:
+    worker = FILES["main.worker"].replace("  plan: {}", "  mcp: {servers: [say]}")
+    config = FILES["forge.yaml"] + "mcp: {servers: {say: {command: /bin/false}}}\n"
+    program.write(**{"forge.yaml": config, "main.worker": worker})
+    program.trust()
+    with Editor(program, session={"notices": {}}) as editor:
+        editor.new()
+        notice = editor.until_update("notice")
+        assert notice["severity"] == "warning" and "'say' is pending" in notice["title"]
+        assert "Note: " not in editor.text()
+
+
 def test_a_notice_is_no_part_of_the_answer() -> None:
     said = {"type": "warning", "message": "MCP server 'x' is gone.\nIt is started again.", "code": ""}
     (notice,) = UpdateStream(Nowhere(), extras=frozenset({"notices"})).take(Event("status", said))
@@ -610,3 +622,22 @@ def test_a_command_is_a_terminal_where_the_editor_feeds_one(program: Any) -> Non
         editor.use_script(session, s=script)
         editor.prompt(session, "go")
         assert "terminalId" not in json.dumps(editor.frames)
+
+
+def test_what_the_session_costs_is_told_with_its_usage(program: Any) -> None:
+    """In USD, of a model with a price; nothing of one without."""
+    script = "turns: [{say: one, usage: {input: 1000, output: 500}}, {say: two, usage: {input: 2000, output: 500}}]\n"
+    program.write(**{"priced.yaml": script, "free.yaml": script})
+    priced = FILES["forge.yaml"] + "pricing: {'scripted:priced.yaml': {input: 2, output: 10}}\n"
+    program.write(**{"forge.yaml": priced})
+    program.trust()
+    with Editor(program, "-m", "scripted:priced.yaml") as editor:
+        session = editor.new()
+        for text, cost in (("1", 0.007), ("2", 0.016)):
+            editor.forget()
+            assert editor.prompt(session, text) == {"stopReason": "end_turn"}
+            assert editor.updates("usage_update")[-1]["cost"] == {"amount": pytest.approx(cost), "currency": "USD"}
+        check_frames(editor)
+    with Editor(program, "-m", "scripted:free.yaml") as editor:
+        editor.prompt(editor.new(), "1")
+        assert [each for each in editor.updates("usage_update") if "cost" in each] == []

@@ -45,6 +45,7 @@ from golem_forge.tools.factory import (
     block_problems,
     build_tools,
     prompt,
+    required_arguments,
 )
 from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.tool import MAX_ARGUMENT_BYTES, Mode, Tool
@@ -341,6 +342,9 @@ def toolset_tools(
     """
     ready = isinstance(value, Tool) or (hasattr(value, "get_tools") and not isinstance(value, type))
     if callable(value) and not ready:
+        if needed := " and ".join(f"'{name}'" for name in required_arguments(value)):
+            keys = "; its `get_tools(ctx)` finds the block's keys in `ctx.config`" if isinstance(value, type) else ""
+            raise ExportError(f"{shown} needs {needed}, but Forge calls it without arguments{keys}")
         value = value()
     if hasattr(value, "get_tools"):
         value = build_tools(value, ToolsetContext(config=_checked_config(value, config or {}, shown)))

@@ -163,7 +163,7 @@ class EditorSession:
         """The client knows the session: it is told what holds now."""
         self._live = True
         for notice in (*self.notices, *more_notices):
-            self._send(self._updates.say(f"Note: {notice}\n\n"))
+            self._send(self._updates.note(notice))
         self._tell_commands()
         self._tell_title()
         if self._conversation is not None and self._walls is None:

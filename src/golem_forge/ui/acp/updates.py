@@ -232,6 +232,15 @@ class UpdateStream:
         self._message_id = ""
         return self._chunk("agent_thought_chunk" if thought else "agent_message_chunk", text, message_id)
 
+    def note(self, text: str) -> Json:
+        """What holds as the session begins: a notice where the client takes them, else a message."""
+        return self._notice("warning", text) if NOTICES in self.extras else self.say(f"Note: {text}\n\n")
+
+    def _notice(self, severity: str, text: str) -> Json:
+        title, _, rest = text.strip().partition("\n")
+        more = {"description": rest.strip()} if rest.strip() else {}
+        return self._update("notice", severity=severity, title=title, **more)
+
     # ---- words
 
     def _stream(self, event: Event, data: Mapping[str, Any]) -> Iterator[Json]:
@@ -286,10 +295,7 @@ class UpdateStream:
         elif self.replayed and code not in _RUN_CODES and code != RunStatus.LIMIT.value:
             return  # it was said about that run
         elif NOTICES in self.extras and code not in _RUN_CODES and code != RunStatus.LIMIT.value:
-            title, _, rest = text.strip().partition("\n")
-            severity = kind if kind in ("warning", "error") else "info"
-            more = {"description": rest.strip()} if rest.strip() else {}
-            yield self._update("notice", severity=severity, title=title, **more)
+            yield self._notice(kind if kind in ("warning", "error") else "info", text)
         elif kind == "info" or code in _PASSING:
             yield self.say(f"{text}\n", thought=True)
         else:
