@@ -173,8 +173,11 @@ class Freezer:
         soon = time.monotonic() + LEASE_S * self._chance.uniform(1.1, 3.0)
         if self._chance.random() < 0.25:
             self._until = lambda: time.monotonic() > soon
-        else:  # another runner has it
-            self._until = lambda: self._store.find(session.id).epoch > session.epoch and time.monotonic() > soon
+        else:  # another runner has it; none can while this one is frozen in the midst of writing to SQLite
+            late = soon + 10 * LEASE_S
+            self._until = lambda: (
+                time.monotonic() > (soon if self._store.find(session.id).epoch > session.epoch else late)
+            )
         return True
 
     def thaw(self) -> None:

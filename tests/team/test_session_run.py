@@ -122,6 +122,7 @@ def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> N
             journal.append("begun", {"call": call, "tool": "write_file", "args": {}})
         if ends:
             journal.finish(call, "success")
+    journal.append("proposed", {"call": "root", "tool": "write_file", "args": {}, "worker": "main", "caller": "llm"})
     journal.flush()
     assert first.journal is not None
     assert first.journal.writer.flush()
@@ -131,6 +132,7 @@ def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> N
     second.reopen(session, None, lambda record, call: None)
     asked = {name: second.is_unused(f"q-{name}", name) for name in ("decided", "begun", "finished", "unknown")}
     assert asked == {"decided": True, "begun": False, "finished": False, "unknown": True}
+    assert not second.is_unused("q-root", "root"), "the call goes on, and finds the answer by the same question"
     commits.close()
 
 

@@ -415,6 +415,8 @@ class StoredJournals:
         """Ids of all questions on record."""
         self._closed: set[str] = set()
         """Ids of those that ended with the runner before this one."""
+        self._go_on: set[str] = set()
+        """Ids of calls that are made now: each asks the same question, by its id, and finds the answer."""
         self._never_ran: set[str] = set()
         """Ids of calls that ended with it before they started."""
         self.has_run = False
@@ -471,12 +473,15 @@ class StoredJournals:
         over = {None, *(call.id for call in reopened.interrupted)}
         asked = ((str(id), record["data"]) for (_, id), record in past.events.items())
         self._closed = {id for id, data in asked if data.get("toolCallId") in over}
+        self._go_on = past.calls.calls.keys() - over
         self._never_ran = {call.id for call in reopened.interrupted if call.error != MAY_HAVE_RUN}
         return reopened
 
     def is_unused(self, question_id: str, call_id: str) -> bool:
         """Whether an answer to this question came to nothing: the runner before this one did not take it up, did not
         start the call, or did not come to record that it asks."""
+        if call_id in self._go_on:
+            return False
         return question_id not in self._asked or question_id in self._closed or call_id in self._never_ran
 
     def _journal(self, session_id: str, redact: Callable[[Any], Any] | None, past: JournalScan | None) -> StoredJournal:
