@@ -277,10 +277,11 @@ def to_question(row: Sequence[Any]) -> QuestionRow:
 def question_title(wire: Mapping[str, Any]) -> str:
     """Describes a question in one line: the tool, and what it would do."""
     said, effects = str(wire.get("payload") or "").strip(), wire.get("effects") or ()
-    if wire.get("type") == "command":
-        said = said.partition("\n")[0]
-    else:  # without an effect: the arguments, which are JSON over several lines
-        said = str(effects[0]) if effects else " ".join(said.split())
+    if wire.get("type") != "command" and effects:
+        said = str(effects[0])
+    elif said.startswith("{\n"):  # the arguments, as JSON
+        said = " ".join(said.split())
+    said = said.partition("\n")[0]
     name = str(wire.get("tool") or wire.get("title") or "a question")
     return f"{name}: {said}" if said else str(wire.get("description") or name)
 
