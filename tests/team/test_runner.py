@@ -212,6 +212,24 @@ def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is
     assert "ann (cli) approved 'write_file: write /work/a.txt', but the runner had stopped: it did not run" in log
 
 
+def test_an_answer_to_a_question_that_its_runner_did_not_come_to_record_is_named(program: Program) -> None:
+    """The row of a question is there a moment before the line of the journal: a runner is killed between the two."""
+    session, store = program.queue(), program.store()
+    killed = store.claim("r1", ())
+    assert killed is not None
+    wire = {"tool": "write_file", "effects": ["write /work/a.txt"], "risk": "high", "toolCallId": "c"}
+    for question in ("answered", "open"):
+        store.questions.ask(killed, {**wire, "requestId": question}, kind="approval")
+    store.questions.answer("answered", {"approved": True}, "ann", "cli")
+    program.end_leases()
+    program.start_runner()
+    program.wait_for(session, "finished")
+    [open_one, dropped] = sorted(store.questions.rows(session=session, state="withdrawn"), key=lambda each: each.person)
+    assert (open_one.id, dropped.id, dropped.person) == ("open", "answered", "ann")
+    said = "ann (cli) approved 'write_file: write /work/a.txt', but the runner had stopped: it did not run"
+    assert said in program.forge("log", "--session", session)
+
+
 @pytest.mark.walls
 def test_a_program_that_waits_for_an_answer_is_held_and_goes_on_where_it_was(program: Program) -> None:
     """A program is a running call: its session cannot be parked, keeps its slot, and nothing of it runs twice."""
@@ -321,10 +339,10 @@ def test_a_message_is_taken_up_after_the_turn(program: Program) -> None:
     assert not (program.folder / "work" / "a.txt").exists()
 
 
-def test_runners_that_are_killed_at_random_moments_lose_and_double_nothing(program: Program) -> None:
+def test_runners_that_are_killed_and_frozen_at_random_moments_lose_and_double_nothing(program: Program) -> None:
     counts = run_matrix(program, kills=3, sessions=3, effects=6)
     assert counts.kills > 0
-    assert (counts.lost, counts.doubled, counts.broken, counts.open) == (0, 0, 0, 0)
+    assert (counts.lost, counts.doubled, counts.broken, counts.open, counts.unused) == (0, 0, 0, 0, 0)
     assert counts.calls == 3 * 6
 
 

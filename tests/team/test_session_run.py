@@ -101,6 +101,41 @@ async def test_a_full_disk_takes_no_line_from_the_store_and_gives_the_session_aw
     commits.close()
 
 
+def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> None:
+    """A runner that ends between the decision and the start leaves an answer that did nothing."""
+    store = Store.open("sqlite", tmp_path, create=True)
+    commits = CommitThread(store)
+    session = store.queue(NewSession(facts={}, input="go"))
+
+    def take_over(runner: str) -> StoredJournals:
+        lease = store.claim(runner, (), session_id=session)
+        assert lease is not None
+        return StoredJournals(store, commits, lease, tmp_path / runner, lambda: time.monotonic() + 60, lambda why: None)
+
+    first = take_over("r1")
+    journal = first.create(session, None)
+    for call, ends in (("decided", False), ("begun", False), ("finished", True)):
+        journal.append("proposed", {"call": call, "tool": "write_file", "args": {}, "worker": "main/helper"})
+        for event in ("approvalRequired", "approvalResolved"):
+            journal.append("event", {"event": event, "data": {"requestId": f"q-{call}", "toolCallId": call}})
+        if call != "decided":
+            journal.append("begun", {"call": call, "tool": "write_file", "args": {}})
+        if ends:
+            journal.finish(call, "success")
+    journal.append("proposed", {"call": "root", "tool": "write_file", "args": {}, "worker": "main", "caller": "llm"})
+    journal.flush()
+    assert first.journal is not None
+    assert first.journal.writer.flush()
+    with store.database.transaction() as connection:
+        connection.execute("UPDATE sessions SET lease_until = 1")
+    second = take_over("r2")
+    second.reopen(session, None, lambda record, call: None)
+    asked = {name: second.is_unused(f"q-{name}", name) for name in ("decided", "begun", "finished", "unknown")}
+    assert asked == {"decided": True, "begun": False, "finished": False, "unknown": True}
+    assert not second.is_unused("q-root", "root"), "the call goes on, and finds the answer by the same question"
+    commits.close()
+
+
 @pytest.mark.parametrize("where", ["start", "record"])
 async def test_a_session_on_a_full_disk_goes_on_when_there_is_room(
     program: Program, monkeypatch: pytest.MonkeyPatch, where: str

@@ -52,6 +52,19 @@ def test_an_answered_session_waits_for_a_free_slot_and_not_for_an_answer(program
     assert store.find(session).shown_wait == "a free slot (answered)"  # as the page's list has it
 
 
+def test_the_question_of_a_tool_of_ones_own_shows_the_arguments_in_every_list(program: Program) -> None:
+    worker = program.folder / "main.worker"
+    worker.write_text(worker.read_text().replace("default: preApproved", "default: ask"))
+    program.forge("trust", "--yes")
+    program.play({"calls": [{"tool": "effect", "args": {"name": "paid", "wait": 0}}]}, {"say": "done"})
+    session = program.queue()
+    program.start_runner()
+    program.wait_for(session, "waiting")
+    asked = 'effect: { "name": "paid", "wait": 0, "gate": "" }'
+    assert waits_for(program, session) == asked
+    assert asked in program.forge("inbox")
+
+
 def test_the_batch_counts_an_answered_session_as_one_that_waits_for_a_slot(program: Program) -> None:
     program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
     (program.folder / "tasks.txt").write_text("one\n")

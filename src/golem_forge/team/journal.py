@@ -58,6 +58,8 @@ _AFTER_ARRIVAL: Final = frozenset({"history", "proposed", "begun", PARKED, ARRIV
 """Record types that show that the message before them was handled. A runner that was killed earlier did nothing about
 it.
 """
+_QUESTIONS: Final = frozenset({"approvalRequired", "formRequired"})
+"""Events of questions that are rows of the store."""
 _log = logging.getLogger(__name__)
 
 
@@ -409,8 +411,14 @@ class StoredJournals:
         """The highest number that a command in the background had."""
         self.may_have_run: list[CallRecord] = []
         """Calls that the runner before this one had begun, and of whose end it recorded nothing."""
-        self.closed_questions: list[str] = []
-        """Ids of those that ended with the runner before this one: an answer that came meanwhile was not taken up."""
+        self._asked: set[str] = set()
+        """Ids of all questions on record."""
+        self._closed: set[str] = set()
+        """Ids of those that ended with the runner before this one."""
+        self._go_on: set[str] = set()
+        """Ids of calls that are made now: each asks the same question, by its id, and finds the answer."""
+        self._never_ran: set[str] = set()
+        """Ids of calls that ended with it before they started."""
         self.has_run = False
         """Whether a worker ran in it before."""
         self._lines = self._download()
@@ -455,6 +463,8 @@ class StoredJournals:
                 taken_up = int(record.get("number", 0))
             elif isinstance(value := record.get("value"), Mapping) and value.get("kind") == "exec.result":
                 self.last_command = max(self.last_command, int(value.get("session_id") or 0))
+            elif record.get("type") == "event" and record["event"] in _QUESTIONS:
+                self._asked.add(str(record["data"].get("requestId")))
             take(record, call)
 
         past = read_past(self._copy, session_id, None, take_record)
@@ -462,8 +472,17 @@ class StoredJournals:
         self.may_have_run = [call for call in reopened.interrupted if call.error == MAY_HAVE_RUN]
         over = {None, *(call.id for call in reopened.interrupted)}
         asked = ((str(id), record["data"]) for (_, id), record in past.events.items())
-        self.closed_questions = [id for id, data in asked if data.get("toolCallId") in over]
+        self._closed = {id for id, data in asked if data.get("toolCallId") in over}
+        self._go_on = past.calls.calls.keys() - over
+        self._never_ran = {call.id for call in reopened.interrupted if call.error != MAY_HAVE_RUN}
         return reopened
+
+    def is_unused(self, question_id: str, call_id: str) -> bool:
+        """Whether an answer to this question came to nothing: the runner before this one did not take it up, did not
+        start the call, or did not come to record that it asks."""
+        if call_id in self._go_on:
+            return False
+        return question_id not in self._asked or question_id in self._closed or call_id in self._never_ran
 
     def _journal(self, session_id: str, redact: Callable[[Any], Any] | None, past: JournalScan | None) -> StoredJournal:
         writer = self._writer_of()

@@ -405,21 +405,25 @@ class QuestionTable:
             )
             connection.notify(CHANNEL, lease.id)
 
-    def drop_answers(self, lease: Lease, ids: Iterable[str]) -> list[QuestionRow]:
-        """Withdraws questions that were answered after their runner had ended, so that the answer was never used, and
-        returns them. They keep the name of who answered.
-        """
+    def unused_answers(self, session_id: str, is_unused: Callable[[str, str], bool]) -> list[QuestionRow]:
+        """Returns the answered questions of a session for which `is_unused` is true, of their id and their call's."""
+        rows = self._database.read(
+            "SELECT id, call FROM questions WHERE session = :id AND state = 'answered' ORDER BY asked, id",
+            {"id": session_id},
+        )
+        found = [self.get(question_id) for question_id, call_id in rows if is_unused(question_id, call_id)]
+        return [row for row in found if row is not None]
+
+    def drop_answers(self, lease: Lease, ids: Iterable[str]) -> None:
+        """Withdraws questions whose answer was never used. They keep the name of who answered."""
         wanted, values = bound("id", ids)
-        if not values:
-            return []
         with self._database.transaction() as connection:
             self._sessions.held(connection, lease)
-            rows = connection.execute(
+            connection.execute(
                 f"UPDATE questions SET state = 'withdrawn' WHERE session = :session AND state = 'answered' AND "
-                f"id IN ({wanted}) RETURNING {QUESTION_COLUMNS}",
+                f"id IN ({wanted})",
                 {**values, "session": lease.id},
-            ).fetchall()
-        return [to_question(row) for row in rows]
+            )
 
     def withdraw_others(self, lease: Lease, calls: Iterable[str]) -> None:
         """Withdraws questions of calls that are no longer open, after a session was taken over."""

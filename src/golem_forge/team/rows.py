@@ -276,12 +276,14 @@ def to_question(row: Sequence[Any]) -> QuestionRow:
 
 def question_title(wire: Mapping[str, Any]) -> str:
     """Describes a question in one line: the tool, and what it would do."""
-    said = str(wire.get("payload") or "").strip().splitlines()
-    effects = wire.get("effects") or ()
+    said, effects = str(wire.get("payload") or "").strip(), wire.get("effects") or ()
     if wire.get("type") != "command" and effects:
-        said = [str(effects[0])]
+        said = str(effects[0])
+    elif said.startswith("{\n"):  # the arguments, as JSON
+        said = " ".join(said.split())
+    said = said.partition("\n")[0]
     name = str(wire.get("tool") or wire.get("title") or "a question")
-    return f"{name}: {said[0]}" if said else str(wire.get("description") or name)
+    return f"{name}: {said}" if said else str(wire.get("description") or name)
 
 
 def question_key(wire: Mapping[str, Any], program: str) -> str:

@@ -313,10 +313,14 @@ class SessionRun:
         self._enter(Phase.IDLE)
         assert journals.journal is not None
         journals.journal.writer.started = True
-        if journals.has_run:
-            dropped = await asyncio.to_thread(self._store.questions.drop_answers, self.lease, journals.closed_questions)
-            await asyncio.to_thread(self._store.questions.withdraw_others, self.lease, _open_calls(runtime))
-            await self._tell_dropped(runtime, dropped)
+        if self.lease.epoch > 1:
+            questions = self._store.questions
+            await asyncio.to_thread(questions.withdraw_others, self.lease, _open_calls(runtime))
+            if unused := await asyncio.to_thread(questions.unused_answers, self.id, journals.is_unused):
+                await self._tell_dropped(runtime, unused)
+                journals.journal.flush()
+                await asyncio.to_thread(journals.journal.writer.flush)  # on record before nobody would find them again
+                await asyncio.to_thread(questions.drop_answers, self.lease, [row.id for row in unused])
         if journals.may_have_run:
             before = self._kept_notices[MAY_HAVE_RUN_NOTICE].removeprefix(MAY_HAVE_RUN_NOTICE).strip(" .")
             calls = [before] if before else []
@@ -433,7 +437,7 @@ class SessionRun:
         return True
 
     async def _tell_dropped(self, runtime: WorkerRuntime, dropped: Sequence[QuestionRow]) -> None:
-        """Reports answers that came after the previous runner had stopped: their calls did not run."""
+        """Reports answers that the previous runner did not use before it stopped: their calls did not run."""
         for row in dropped[:_MOST_NAMED]:
             did = "answered" if row.kind != "approval" else "approved" if row.answer.get("approved") else "denied"
             who = (
@@ -445,8 +449,7 @@ class SessionRun:
             self._kept_notices[row.id] = said
             if runtime.resumed is not None and (turn := runtime.resumed.open_turn) is not None:
                 runtime.resumed.open_turn = replace(turn, note="\n".join(filter(None, (turn.note, said))))
-        if dropped:
-            await self._tell_checkpoint(self._checkpoint_notice, again=True)
+        await self._tell_checkpoint(self._checkpoint_notice, again=True)
 
     # ---- the workspace
 
