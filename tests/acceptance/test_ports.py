@@ -236,7 +236,7 @@ async def test_a_service_of_the_host_is_reached_by_the_call_that_names_it(
     without = await query(session, "localhost", port)
     assert without.status is Status.EXECUTION_FAILED and not database.said
     by_curl = await session.call("exec_command", {"cmd": f"echo 'localhost port {port}: Connection refused'; exit 7"})
-    assert f"name one in 'network': localhost:{port}." in by_curl.result.text
+    assert f"a call with localhost:{port} in 'network'." in by_curl.result.text
     for host in ("localhost", "127.0.0.1"):
         answered = await query(session, host, port, network=[f"{host}:{port}"])
         assert answered.result.value["output"] == "the host's database\n", answered.result.text

@@ -106,4 +106,4 @@ async def test_the_database_of_the_host_answers_a_call_that_names_it(
         assert answered.result.value["output"] == "42\n", answered.result.text
         without = await session.call("exec_command", {"cmd": ask, "yield_time_ms": 30_000})
         assert without.status is Status.EXECUTION_FAILED
-        assert f"name one in 'network': localhost:{hosts_port}." in without.result.text
+        assert f"a call with localhost:{hosts_port} in 'network'." in without.result.text

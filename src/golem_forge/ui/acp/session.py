@@ -31,7 +31,7 @@ from golem_forge.config.run_block import MODE_MEANINGS, ApprovalMode
 from golem_forge.core.errors import ConfigError, ForgeError, missing_library
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.core.text import display_path, escape_control_chars, one_line, shorten
+from golem_forge.core.text import escape_control_chars, one_line, shorten
 from golem_forge.events.index import find_session
 from golem_forge.events.serialization import Event, iso_now
 from golem_forge.mcp.client.trust_store import ServerTrustError
@@ -545,8 +545,9 @@ class EditorSession:
             named = ", ".join(f"/{name}" for name in zones if name != USER_TOOLS) or "none"
             raise RpcError(
                 INVALID_PARAMS,
-                f"{display_path(directory)} is outside of every zone of this program (zones: {named}). Open a "
-                "directory inside of a zone, or give the program a zone for it under `sandbox.zones` in forge.yaml.",
+                f"the editor's directory '{escape_control_chars(directory.name)}' is outside of every zone of this "
+                f"program (zones: {named}). Open a directory inside of a zone, or give the program a zone for it "
+                "under `sandbox.zones` in forge.yaml.",
             )
 
 
