@@ -68,6 +68,8 @@ class Bench:
 
     def __init__(self, path: Orchestrator) -> None:
         self.path = path
+        self._first: dict[int, str] = {}
+        """What sessions said before their first call returned; on a busy machine that can be all they say."""
 
     async def call(self, name: str, **args: Any) -> Outcome:
         return await self.path.call(ToolCall(name, args))
@@ -83,11 +85,14 @@ class Bench:
         outcome = await self.cmd(cmd, **{"yield_time_ms": 50, **args})
         assert outcome.result is not None, outcome.text
         number: int = outcome.result.value["session_id"]
+        self._first[number] = outcome.result.value["output"]
         return number
 
     async def until(self, session: int, wanted: str, seconds: float = PATIENCE, *, after: str = "") -> str:
-        """Types `after`, then reads the session until the text turns up in what it said meanwhile."""
-        said, end = "", time.monotonic() + seconds
+        """Types `after`, then reads the session until the text turns up in what it said meanwhile, or, where nothing is
+        typed, in what it said before the first read."""
+        first, end = self._first.pop(session, ""), time.monotonic() + seconds
+        said = "" if after else first
         while wanted not in said:
             assert time.monotonic() < end, said
             outcome = await self.stdin(session, after, yield_time_ms=50)
