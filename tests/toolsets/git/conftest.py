@@ -52,18 +52,8 @@ class Project:
         other = self.root.parent / f"other-{len(os.listdir(self.root.parent))}"
         git(self.root.parent, "clone", "-q", str(self.remote), str(other))
         git(other, "checkout", "-q", "-B", branch)
-        git(
-            other,
-            "-c",
-            "user.name=B",
-            "-c",
-            "user.email=b@example.test",
-            "commit",
-            "-q",
-            "--allow-empty",
-            "-m",
-            subject,
-        )
+        author = ("-c", "user.name=B", "-c", "user.email=b@example.test")
+        git(other, *author, "commit", "-q", "--allow-empty", "-m", subject)
         git(other, "push", "-q", *options, "origin", f"HEAD:refs/heads/{branch}")
 
 

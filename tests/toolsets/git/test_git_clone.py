@@ -8,6 +8,7 @@ from tests.git_remotes import PASSWORD
 from golem_forge.core.decisions import Status
 
 from .conftest import Project
+from .test_transfer_push import rules
 
 
 @pytest.fixture
@@ -38,9 +39,11 @@ async def test_a_clone_is_one_call_with_one_card_and_is_checked_out_inside(serve
     assert not [path for path in made.rglob("*") if path.is_file() and PASSWORD.encode() in path.read_bytes()]
 
 
-async def test_a_clone_may_be_short_and_of_one_branch(served: Project) -> None:
+async def test_a_clone_may_be_short_and_of_one_branch_and_covered_by_a_rule(served: Project) -> None:
+    rules(f'  - {{tool: git_fetch, args: {{url: "{served.url}", ref: {{glob: "**"}}}}, verdict: preApproved}}\n')
     outcome = await served.bench.cmd(f"git clone --depth 1 -b side {served.url} here")
-    assert outcome.status is Status.SUCCESS, outcome.text
+    assert outcome.status is Status.SUCCESS and served.asked == [], outcome.text
+    assert (served.root / "here/a.txt").is_file()
     there = await served.bench.cmd(
         "git -C here log --format=%s; git -C here branch -a; git -C here rev-parse --is-shallow-repository"
     )
@@ -48,6 +51,10 @@ async def test_a_clone_may_be_short_and_of_one_branch(served: Project) -> None:
 
 
 async def test_a_clone_that_cannot_be_is_said_in_words(served: Project) -> None:
+    served.answers = lambda request: {"approved": False}
+    denied = await served.bench.cmd(f"git clone {served.url} here")
+    assert denied.status is Status.APPROVAL_DENIED and not (served.root / "here").exists()
+    served.answers = lambda request: {"approved": True}
     outcome = await served.bench.cmd(f"git clone -b gone {served.url} here")
     assert outcome.status is Status.EXECUTION_FAILED and "has no branch or tag 'gone'" in outcome.text
     outcome = await served.bench.call("git_fetch", remote="origin", clone_to="here")
@@ -59,22 +66,8 @@ async def test_a_clone_that_cannot_be_is_said_in_words(served: Project) -> None:
     assert not (served.root / "here").exists()
 
 
-async def test_a_denied_clone_leaves_nothing(served: Project) -> None:
-    served.answers = lambda request: {"approved": False}
-    outcome = await served.bench.cmd(f"git clone {served.url}")
-    assert outcome.status is Status.APPROVAL_DENIED and not (served.root / "project").exists()
-
-
 async def test_an_address_is_listed_where_there_is_no_repository(served: Project) -> None:
     (served.root / ".git").rename(served.root.parent / "elsewhere.git")
     outcome = await served.bench.cmd(f"git ls-remote {served.url}")
     assert outcome.status is Status.SUCCESS, outcome.text
     assert "refs/heads/side" in outcome.text and [request.tool for request in served.asked] == ["git_fetch"]
-
-
-async def test_a_rule_that_names_the_address_covers_its_clone(served: Project) -> None:
-    from .test_transfer_push import rules
-
-    rules(f'  - {{tool: git_fetch, args: {{url: "{served.url}", ref: {{glob: "**"}}}}, verdict: preApproved}}\n')
-    outcome = await served.bench.cmd(f"git clone {served.url} here")
-    assert outcome.status is Status.SUCCESS and served.asked == [] and (served.root / "here/a.txt").is_file()

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.toolsets.exec import redirect_command
 from golem_forge.toolsets.git import git_tools
 
 from .conftest import Project
+from .test_transfer_push import rules
 
 TOOLS = {tool.name: tool for tool in git_tools()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("cmd", "tool", "args"),
     [
         ("git push", "git_push", {}),
@@ -43,7 +44,7 @@ def test_handed_over(cmd: str, tool: str, args: dict[str, Any]) -> None:
     assert redirect_command(TOOLS, given) == (TOOLS[tool], {"workdir": "sub", **args})
 
 
-@pytest.mark.parametrize(
+@table(
     "cmd",
     [
         "git push && ls",
@@ -83,19 +84,17 @@ def test_a_call_that_names_hosts_reaches_them_itself() -> None:
     assert redirect_command(TOOLS, {"cmd": "git fetch origin", "network": ["git.example.test"]}) is None
 
 
-async def test_a_block_on_the_command_blocks_what_it_is_handed_over_to(project: Project) -> None:
-    from .test_transfer_push import rules
-
+async def test_a_block_on_the_command_blocks_what_it_is_handed_over_to_and_one_call_has_one_card(
+    project: Project,
+) -> None:
     rules("  - {command: [git, push], verdict: blocked, reason: not by agents}\n")
     outcome = await project.bench.cmd("git push origin main")
     assert outcome.status is Status.POLICY_DENIED and "not by agents" in outcome.text
     assert project.asked == [] and project.served("for-each-ref") == ""
-
-
-async def test_one_call_has_one_card(project: Project) -> None:
+    rules("  - {tool: git_push, verdict: preApproved}\n  - {tool: git_push, args: {ref: x}, verdict: preApproved}\n")
     outcome = await project.bench.cmd("git push origin main")
     assert (outcome.tool, outcome.status) == ("git_push", Status.SUCCESS)
-    assert [request.tool for request in project.asked] == ["git_push"]
+    assert [request.tool for request in project.asked] == ["git_push"], "rules for another tool of this name"
 
 
 async def test_a_tool_of_the_program_with_this_name_comes_first_and_commands_still_push(project: Project) -> None:
@@ -113,11 +112,3 @@ async def test_a_tool_of_the_program_with_this_name_comes_first_and_commands_sti
     assert (await project.bench.call("git_push", branch="main")).text == "main"
     outcome = await project.bench.cmd("git push origin main")
     assert outcome.status is Status.SUCCESS and project.served("rev-parse", "main") == project.git("rev-parse", "main")
-
-
-async def test_a_rule_for_another_tool_of_this_name_allows_no_push(project: Project) -> None:
-    from .test_transfer_push import rules
-
-    rules("  - {tool: git_push, verdict: preApproved}\n  - {tool: git_push, args: {ref: x}, verdict: preApproved}\n")
-    await project.push("main")
-    assert len(project.asked) == 1

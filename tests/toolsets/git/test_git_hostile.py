@@ -16,18 +16,18 @@ from .conftest import Project
 
 PROGRAMS = {
     "core.sshCommand": "{evil}",
+    "credential.helper": "!{evil}",
+    "remote.origin.uploadpack": "{evil}",
+    "http.proxy": "http://127.0.0.1:9",
+    "http.sslVerify": "false",
     "core.askPass": "{evil}",
     "core.gitProxy": "{evil}",
     "core.fsmonitor": "{evil}",
     "core.hooksPath": "{hooks}",
     "core.alternateRefsCommand": "{evil}",
-    "credential.helper": "!{evil}",
-    "remote.origin.uploadpack": "{evil}",
     "remote.origin.receivepack": "{evil}",
     "remote.origin.vcs": "evil",
     "remote.origin.proxy": "http://127.0.0.1:9",
-    "http.proxy": "http://127.0.0.1:9",
-    "http.sslVerify": "false",
     "gpg.program": "{evil}",
     "push.gpgSign": "true",
     "push.recurseSubmodules": "on-demand",
@@ -50,44 +50,40 @@ def evil(tmp_path: Path) -> tuple[Path, Path]:
     return hooks / "evil", mark
 
 
-@pytest.mark.parametrize("key", PROGRAMS)
-async def test_a_setting_of_the_repository_runs_nothing(project: Project, evil: tuple[Path, Path], key: str) -> None:
-    program, mark = evil
-    project.git("config", key, PROGRAMS[key].format(evil=program, hooks=program.parent))
-    pushed = await project.push("main")
-    assert pushed.status is Status.SUCCESS, pushed.text
-    project.others_push("by another")
-    fetched = await project.fetch()
-    assert fetched.status is Status.SUCCESS, fetched.text
-    assert not mark.exists()
-    assert project.git("log", "-1", "--format=%s", "origin/main") == "by another"
-    if key.startswith(("core.sshCommand", "credential", "remote.origin.uploadpack", "http")):
-        assert key.lower() in str(project.asked[0].warnings).lower()
-
-
-async def test_hooks_of_the_repository_do_not_run(project: Project, evil: tuple[Path, Path]) -> None:
+async def test_a_setting_of_the_repository_runs_nothing(project: Project, evil: tuple[Path, Path]) -> None:
+    """All of them at once: one that had an effect would run its program, or keep git from the remote."""
     program, mark = evil
     for name in ("pre-push", "reference-transaction"):
         hook = project.root / ".git/hooks" / name
         hook.write_bytes(program.read_bytes())
         hook.chmod(0o755)
+    with (project.root / ".git/config").open("a") as config:
+        for key, value in PROGRAMS.items():
+            section, _, name = key.rpartition(".")
+            header = section.replace("remote.origin", 'remote "origin"')
+            config.write(f"[{header}]\n\t{name} = {value.format(evil=program, hooks=program.parent)}\n")
+    assert project.git("config", "remote.origin.vcs") == "evil"
+    pushed = await project.push("main")
+    assert pushed.status is Status.SUCCESS, pushed.text
     assert (await project.push("main", set_upstream=True)).status is Status.SUCCESS
     project.others_push("by another")
-    assert (await project.fetch()).status is Status.SUCCESS
+    fetched = await project.fetch()
+    assert fetched.status is Status.SUCCESS, fetched.text
     assert not mark.exists()
+    assert project.git("log", "-1", "--format=%s", "origin/main") == "by another"
+    warnings = str(project.asked[0].warnings).lower()
+    for key in list(PROGRAMS)[:5]:
+        assert key.lower() in warnings
 
 
-@pytest.mark.parametrize("how", ["insteadOf", "pushInsteadOf", "include"])
-async def test_a_setting_of_the_repository_does_not_change_the_destination(
-    project: Project, tmp_path: Path, how: str
-) -> None:
+async def test_a_setting_of_the_repository_does_not_change_the_destination(project: Project, tmp_path: Path) -> None:
+    """All at once: each alone would lead to the trap."""
     trap = bare(tmp_path / "trap")
     with git_server(trap.parent, login=LOGIN) as (address, _):
-        if how == "include":
-            other = tmp_path / "included"
-            other.write_text(f'[remote "origin"]\n\turl = {address}/project.git\n\tpushurl = {address}/project.git\n')
-            project.git("config", "include.path", str(other))
-        else:
+        other = tmp_path / "included"
+        other.write_text(f'[remote "origin"]\n\turl = {address}/project.git\n\tpushurl = {address}/project.git\n')
+        project.git("config", "include.path", str(other))
+        for how in ("insteadOf", "pushInsteadOf"):
             project.git("config", f"url.{address}/.{how}", project.url.removesuffix("project.git"))
         outcome = await project.push("main")
     assert outcome.status is Status.SUCCESS, outcome.text
@@ -95,7 +91,8 @@ async def test_a_setting_of_the_repository_does_not_change_the_destination(
     assert project.served("log", "-1", "--format=%s", "main") == "first"
     (request,) = project.asked
     assert request.payload.startswith(f"git push {project.url}\n")
-    assert ("include.path" if how == "include" else how.lower()) in str(request.warnings).lower()
+    for setting in ("include.path", ".insteadof", ".pushinsteadof"):
+        assert setting in str(request.warnings).lower()
 
 
 async def test_settings_that_the_person_has_for_all_repositories_count_and_are_shown(
@@ -136,58 +133,37 @@ async def test_a_remote_that_leads_elsewhere_is_not_followed(project: Project, t
     assert git(trap, "for-each-ref") == ""
 
 
-@pytest.mark.parametrize(
-    "remote",
-    [
-        "--upload-pack=touch mark",
-        "--receive-pack=x",
-        "-x",
-        "ext::sh -c touch% mark",
-        "git://git.example.test/x",
-        "http://git.example.test/x",
-        "ftp://git.example.test/x",
-        "fd::7",
-        "https://-oProxyCommand=x/y",
-        "ssh://-oProxyCommand=touch/y",
-        "-oProxyCommand=touch:y",
-        "git@-oProxyCommand=touch:y",
-        "https://user:secret-pass@git.example.test/x",
-        "nobody",
-        "https://git.example.test/a b",
-        "https://git.example.test/\u202e",
-    ],
+NO_REMOTES = (
+    *("--upload-pack=touch mark", "--receive-pack=x", "-x", "ext::sh -c touch% mark", "fd::7", "nobody"),
+    *("git://git.example.test/x", "http://git.example.test/x", "ftp://git.example.test/x"),
+    *("https://-oProxyCommand=x/y", "ssh://-oProxyCommand=touch/y", "-oProxyCommand=touch:y"),
+    *("git@-oProxyCommand=touch:y", "https://user:secret-pass@git.example.test/x"),
+    *("https://git.example.test/a b", "https://git.example.test/\u202e"),
 )
-async def test_no_such_remote_is_reached(project: Project, remote: str) -> None:
-    for outcome in (await project.push("main", remote=remote), await project.fetch("main", remote=remote)):
-        assert outcome.status is Status.EXECUTION_FAILED, outcome.text
-        assert "secret-pass" not in outcome.text
+NO_REFSPECS = (
+    *("--force", "-f", "--all", "refs/heads/*:refs/heads/*", "main:refs/replace/x", "main:refs/forge/x", "x y"),
+    *("main:HEAD~1", "main:refs/heads/HEAD", "main:refs/heads/-x", "@{-1}", "", ":", "+", "main:refs/stash"),
+    *("main..other", "no-such-branch", "main:refs/heads/a.lock"),
+)
+
+
+async def test_no_such_remote_is_reached_and_no_such_refspec_is_pushed(project: Project) -> None:
+    for remote in NO_REMOTES:
+        for outcome in (await project.push("main", remote=remote), await project.fetch("main", remote=remote)):
+            assert outcome.status is Status.EXECUTION_FAILED, (remote, outcome.text)
+            assert "secret-pass" not in outcome.text
+    for spec in NO_REFSPECS:
+        outcome = await project.push(spec)
+        assert outcome.status is Status.EXECUTION_FAILED, (spec, outcome.text)
+    assert project.asked == [] and project.served("for-each-ref") == ""
+    config = project.root / ".git/config"
+    text = config.read_text()
+    for url in ("ext::sh -c touch% mark", "-oProxyCommand=touch:y", "ssh://-oProxyCommand=touch/y", "git://x/y"):
+        config.write_text(text.replace(project.url, url))
+        assert (await project.push("main")).status is Status.EXECUTION_FAILED, url
+        assert (await project.fetch()).status is Status.EXECUTION_FAILED, url
     assert project.asked == []
     assert not list(project.root.rglob("mark"))
-
-
-@pytest.mark.parametrize(
-    "url", ["ext::sh -c touch% mark", "-oProxyCommand=touch:y", "ssh://-oProxyCommand=touch/y", "git://x/y"]
-)
-async def test_nor_is_one_of_the_repository_s_own_config(project: Project, url: str) -> None:
-    config = project.root / ".git/config"
-    config.write_text(config.read_text().replace(project.url, url))
-    assert (await project.push("main")).status is Status.EXECUTION_FAILED
-    assert (await project.fetch()).status is Status.EXECUTION_FAILED
-    assert project.asked == []
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        *("--force", "-f", "--all", "refs/heads/*:refs/heads/*", "main:refs/replace/x", "main:refs/forge/x", "x y"),
-        *("main:HEAD~1", "main:refs/heads/HEAD", "main:refs/heads/-x", "@{-1}", "", ":", "+", "main:refs/stash"),
-        *("main..other", "no-such-branch", "main:refs/heads/a.lock"),
-    ],
-)
-async def test_no_such_refspec_is_pushed(project: Project, spec: str) -> None:
-    outcome = await project.push(spec)
-    assert outcome.status is Status.EXECUTION_FAILED, outcome.text
-    assert project.asked == [] and project.served("for-each-ref") == ""
 
 
 async def test_replaced_objects_are_shown_and_pushed_as_they_are(project: Project) -> None:

@@ -24,16 +24,15 @@ async def parent(project: Project) -> Project:
     return project
 
 
-@pytest.mark.parametrize("how", ["git -C lib push origin main", "git push origin main"])
-async def test_the_agent_commits_in_a_submodule_and_pushes_it(parent: Project, how: str) -> None:
-    made = await parent.bench.cmd("cd lib && echo x > x && git add x && git commit -qm inside")
-    assert made.status is Status.SUCCESS, made.text
-    args = {} if "-C" in how else {"workdir": "lib"}
-    outcome = await parent.bench.cmd(how, **args)
-    assert outcome.status is Status.SUCCESS, outcome.text
-    assert git(parent.remote.parent / "library.git", "log", "-1", "--format=%s", "main") == "inside"
-    assert git(parent.root / "lib", "log", "-1", "--format=%s", "origin/main") == "inside"
-    assert "library.git" in parent.asked[-1].payload and parent.served("for-each-ref") == ""
+async def test_the_agent_commits_in_a_submodule_and_pushes_it(parent: Project) -> None:
+    for how, args in (("git -C lib push origin main", {}), ("git push origin main", {"workdir": "lib"})):
+        made = await parent.bench.cmd(f"cd lib && echo '{how}' > x && git add x && git commit -qm '{how}'")
+        assert made.status is Status.SUCCESS, made.text
+        outcome = await parent.bench.cmd(how, **args)
+        assert outcome.status is Status.SUCCESS, outcome.text
+        assert git(parent.remote.parent / "library.git", "log", "-1", "--format=%s", "main") == how
+        assert git(parent.root / "lib", "log", "-1", "--format=%s", "origin/main") == how
+        assert "library.git" in parent.asked[-1].payload and parent.served("for-each-ref") == ""
 
 
 async def test_a_submodule_is_fetched_and_merged(parent: Project) -> None:

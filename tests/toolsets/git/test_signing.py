@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE
 from tests.git_remotes import git
+from tests.tables import table
 from tests.toolsets.conftest import Bench
 
 from golem_forge.core.decisions import Status
@@ -216,7 +217,7 @@ TREE = b"tree " + b"1" * 40
 BY = b" Ada <ada@example.test> 1 +0000"
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"",

@@ -20,17 +20,15 @@ async def test_a_fetch_moves_remote_tracking_branches_and_follows_tags(project: 
     assert project.git("log", "-1", "--format=%s", "v1") == "by another"
     assert project.git("log", "-1", "--format=%s", "main") == "first"
     assert "main" in outcome.text and "v1 new" in outcome.text
-    assert "nothing new" in (await project.fetch()).text
-    project.git("fsck", "--strict")
-
-
-async def test_the_card_of_a_fetch_names_the_address_and_the_refspecs(project: Project) -> None:
-    await project.push()
-    await project.fetch()
-    request = project.asked[-1]
-    assert request.payload == f"git fetch {project.url}\n  +refs/heads/*:refs/remotes/origin/*"
-    await project.fetch("main")
+    assert project.asked[-1].payload == f"git fetch {project.url}\n  +refs/heads/*:refs/remotes/origin/*"
+    assert "nothing new" in (await project.fetch("main")).text
     assert "+refs/heads/main:refs/remotes/origin/main" in project.asked[-1].payload
+    project.git("fsck", "--strict")
+    asked, refs = len(project.asked), project.git("for-each-ref")
+    listed = await project.bench.cmd("git ls-remote origin")
+    assert (listed.tool, listed.status) == ("git_fetch", Status.SUCCESS)
+    assert f"{project.git('rev-parse', 'origin/main')}\trefs/heads/main" in listed.text
+    assert project.git("for-each-ref") == refs and len(project.asked) == asked + 1
 
 
 async def test_a_pull_is_one_call_with_one_card_and_merges_inside(project: Project) -> None:
@@ -65,13 +63,6 @@ async def test_a_fetch_into_a_branch_of_the_person_is_refused(project: Project) 
         assert outcome.status is Status.EXECUTION_FAILED, spec
     assert len(project.asked) == asked
     assert project.git("branch", "--format=%(refname:short)") == "main"
-
-
-async def test_listing_asks_and_changes_nothing(project: Project) -> None:
-    await project.push()
-    outcome = await project.bench.cmd("git ls-remote origin")
-    assert (outcome.tool, outcome.status) == ("git_fetch", Status.SUCCESS)
-    assert f"{project.git('rev-parse', 'main')}\trefs/heads/main" in outcome.text
 
 
 async def test_a_commit_of_a_running_command_is_pushed_too(project: Project) -> None:

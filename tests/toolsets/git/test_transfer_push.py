@@ -43,6 +43,10 @@ async def test_the_card_shows_the_address_the_refs_the_commits_and_the_files(pro
     assert project.served("log", "--format=%s", "main") == "second\nfirst"
     assert project.git("rev-parse", "origin/main") == project.git("rev-parse", "main")
     assert "update by push" in project.git("reflog", "origin/main")
+    assert [path.name for path in (project.root.parent / "cache").glob("git-*")] == []
+    again = await project.push()
+    assert again.status is Status.SUCCESS and again.text.startswith("Everything up to date")
+    assert len(project.asked) == 1
 
 
 async def test_without_arguments_the_branch_goes_where_git_would_push_it(project: Project) -> None:
@@ -57,13 +61,6 @@ async def test_without_arguments_the_branch_goes_where_git_would_push_it(project
     project.git("config", "push.default", "upstream")
     assert (await project.push()).status is Status.SUCCESS
     assert project.served("log", "-1", "--format=%s", "elsewhere") == "second"
-
-
-async def test_what_is_there_already_asks_nobody(project: Project) -> None:
-    await project.push()
-    outcome = await project.push()
-    assert outcome.status is Status.SUCCESS and outcome.text.startswith("Everything up to date")
-    assert len(project.asked) == 1
 
 
 async def test_a_branch_that_is_there_already_can_still_be_followed(project: Project) -> None:
@@ -114,26 +111,27 @@ async def test_what_the_remote_has_more_is_refused_before_anybody_is_asked(proje
     assert len(project.asked) == asked
 
 
-@pytest.mark.parametrize("how", ["force", "plus", "delete"])
-async def test_a_force_shows_what_is_lost_and_no_rule_covers_it(project: Project, how: str) -> None:
+async def test_a_force_shows_what_is_lost_and_no_rule_covers_it(project: Project) -> None:
     await project.push()
     project.others_push("precious")
     await project.fetch()
     project.commit("mine")
     rules(f"  - {{tool: git_push, args: {{url: '{project.url}', ref: refs/heads/main}}, verdict: preApproved}}\n")
-    asked = len(project.asked)
-    spec = {"force": "main", "plus": "+main:main", "delete": ":refs/heads/main"}[how]
-    outcome = await project.push(spec, force=how == "force")
-    (request,) = project.asked[asked:]
-    assert request.risk == "critical" and "git_rewrite" in str(request.risk_reasons)
-    assert "LOST" in request.payload and "B: precious" in request.payload
-    assert [choice.scope for choice in request.choices] == ["session"] and request.choices[0].exact
-    if how == "delete":  # the server itself refuses to lose its HEAD
-        assert outcome.status is Status.EXECUTION_FAILED
-        assert project.served("log", "-1", "--format=%s", "main") == "precious"
-    else:
-        assert outcome.status is Status.SUCCESS, outcome.text
-        assert project.served("log", "--format=%s", "main") == "mine\nfirst"
+    project.asked.clear()
+    deleted = await project.push(":refs/heads/main")
+    assert deleted.status is Status.EXECUTION_FAILED  # the server itself refuses to lose its HEAD
+    assert project.served("log", "-1", "--format=%s", "main") == "precious"
+    forced = await project.push("main", force=True)
+    assert forced.status is Status.SUCCESS, forced.text
+    assert project.served("log", "--format=%s", "main") == "mine\nfirst"
+    project.git("commit", "-q", "--amend", "-m", "mine again")
+    forced = await project.push("+main:main")
+    assert forced.status is Status.SUCCESS, forced.text
+    assert project.served("log", "--format=%s", "main") == "mine again\nfirst"
+    for request, lost in zip(project.asked, ("B: precious", "B: precious", "Ada: mine"), strict=True):
+        assert request.risk == "critical" and "git_rewrite" in str(request.risk_reasons)
+        assert "LOST" in request.payload and lost in request.payload
+        assert [choice.scope for choice in request.choices] == ["session"] and request.choices[0].exact
 
 
 async def test_a_force_never_loses_what_nobody_was_shown(project: Project) -> None:
@@ -169,6 +167,9 @@ async def test_a_branch_and_a_tag_are_deleted_only_as_they_were_seen(project: Pr
 
 
 async def test_a_rule_covers_an_address_and_a_ref_and_nothing_else(project: Project) -> None:
+    rules("  - {tool: git_push, args: {ref: refs/heads/main}, verdict: blocked, reason: by review only}\n")
+    several = await project.push("main:other", "main")
+    assert several.status is Status.POLICY_DENIED and "by review only" in several.text
     ref = "{glob: 'refs/heads/**'}"
     rules(f"  - {{tool: git_push, args: {{url: '{project.url}', ref: {ref}}}, verdict: preApproved}}\n")
     project.git("tag", "v1")
@@ -176,13 +177,6 @@ async def test_a_rule_covers_an_address_and_a_ref_and_nothing_else(project: Proj
     assert project.asked == []
     assert (await project.push("main:other", "v1")).status is Status.SUCCESS
     assert len(project.asked) == 1  # the tag is not in the rule
-
-
-async def test_a_blocked_ref_blocks_a_push_of_several(project: Project) -> None:
-    rules("  - {tool: git_push, args: {ref: refs/heads/main}, verdict: blocked, reason: by review only}\n")
-    outcome = await project.push("main:other", "main")
-    assert outcome.status is Status.POLICY_DENIED and "by review only" in outcome.text
-    assert project.asked == []
 
 
 async def test_a_rule_about_a_host_does_not_cover_a_push_but_blocks_it(project: Project) -> None:
@@ -196,6 +190,10 @@ async def test_a_rule_about_a_host_does_not_cover_a_push_but_blocks_it(project: 
 
 
 async def test_what_is_remembered_is_the_address_and_the_ref(project: Project) -> None:
+    project.answers = lambda request: {"approved": False}
+    assert (await project.push()).status is Status.APPROVAL_DENIED
+    assert project.served("for-each-ref") == ""
+    project.asked.clear()
     project.answers = lambda request: {"approved": True, "choice": request.choices[-1].id}
     await project.push()
     assert project.asked[0].choices[-1].label == f"git_push {project.url} refs/heads/main"
@@ -247,24 +245,12 @@ async def test_a_helper_that_hangs_is_ended_with_all_that_it_started(
     assert project.served("for-each-ref") == ""
 
 
-@pytest.mark.parametrize("scheme", ["https", "ssh"])
 async def test_a_server_that_never_answers_ends_with_clear_words(
-    project: Project, monkeypatch: pytest.MonkeyPatch, scheme: str
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("golem_forge.sandbox.git.host_repository.IDLE_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nobody ever says a word
-        project.git("remote", "set-url", "origin", f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/x.git")
-        outcome = await project.push()
-    assert outcome.status is Status.EXECUTION_FAILED and "The remote said nothing for 0.5 s" in outcome.text
-
-
-async def test_a_denied_push_sends_nothing(project: Project) -> None:
-    project.answers = lambda request: {"approved": False}
-    assert (await project.push()).status is Status.APPROVAL_DENIED
-    assert project.served("for-each-ref") == ""
-
-
-async def test_nothing_is_left_of_the_private_repository(project: Project) -> None:
-    await project.push()
-    cache = project.root.parent / "cache"
-    assert [path.name for path in cache.glob("git-*")] == []
+    for scheme in ("https", "ssh"):
+        with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nobody ever says a word
+            project.git("remote", "set-url", "origin", f"{scheme}://127.0.0.1:{silent.getsockname()[1]}/x.git")
+            outcome = await project.push()
+        assert outcome.status is Status.EXECUTION_FAILED and "The remote said nothing for 0.5 s" in outcome.text

@@ -8,6 +8,7 @@ import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -19,13 +20,11 @@ from tests.deadlines import PATIENCE
 def git_server(root: Path, login: str = "", moved_to: str = "") -> Iterator[tuple[str, dict[str, str]]]:
     """`https://127.0.0.1:PORT` over the repositories below `root`, and the environment in which it is believed.
     `login`: `user:password`; without it nobody may push. `moved_to`: every request is sent on to this address."""
-    certificate, key = root / "certificate.pem", root / "key.pem"
-    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
-    names = ("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate)
-    subprocess.run(["openssl", *request.split(), *names], check=True, capture_output=True, timeout=PATIENCE)
+    certificate = root / "certificate.pem"
+    certificate.write_bytes(_key_and_certificate())
     server = _Server(("127.0.0.1", 0), _backend(root, login, moved_to))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate)
     # Each thread shakes hands for itself: a client that stands still holds up nobody else, nor the end.
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -36,6 +35,13 @@ def git_server(root: Path, login: str = "", moved_to: str = "") -> Iterator[tupl
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@cache
+def _key_and_certificate() -> bytes:
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    command = ["openssl", *request.split(), "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "-", "-out", "-"]
+    return subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE).stdout
 
 
 class _Server(ThreadingHTTPServer):
