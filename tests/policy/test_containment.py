@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge import Tool, open_session
 from golem_forge.config.run_block import ApprovalMode, choose_mode, is_stricter_mode
@@ -37,13 +38,13 @@ def test_every_danger_has_exactly_one_side() -> None:
     assert {name for name, side in DANGER_SIDES.items() if side is Side.OUTSIDE} == OUTSIDE
 
 
-@pytest.mark.parametrize("mark", [mark for mark in Mark if mark not in (Mark.OPAQUE, Mark.DANGER)])
+@table("mark", [mark for mark in Mark if mark not in (Mark.OPAQUE, Mark.DANGER)])
 def test_no_other_floor_stays_inside(mark: Mark) -> None:
     assert not stays_inside(mark.value)
     assert stays_inside("opaque") and stays_inside("danger:rm_force") and not stays_inside("danger:upload")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("git push", "git push"),
@@ -91,7 +92,7 @@ def test_what_cannot_work_inside(text: str, words: str) -> None:
     assert [named for named, _ in outside_needs(find_commands(text))] == [words]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "git status",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
@@ -56,7 +57,7 @@ def test_one_exec_per_segment_then_the_reads(world: SandboxWorld, workspace: Pat
     assert found[4].real == str(workspace / "a")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "cd .. && cat x", "cd ..; cat x", "cd .. || cat x", "cd /; cat etc/passwd", "cd / ; ls",
@@ -76,7 +77,7 @@ def test_whatever_may_lead_out_of_the_zones_needs_a_person(text: str, world: San
     assert "outside_zone" in {id_ for each in found for id_, _ in floors_of(each)}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["cd src; cat c", "cd src && make && cd .. && cat a", "pushd src && cat c && popd && cat a", "cd src; cd .; ls",
      "(cd ..)", "cat src/../a", "cd src || echo none", "source x; cat a"],
@@ -85,7 +86,7 @@ def test_what_stays_inside_is_not_taken_for_outside(text: str, world: SandboxWor
     assert "outside_zone" not in {id_ for each in effects(text, world) for id_, _ in floors_of(each)}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "export CDPATH=/; cd etc; cat passwd", "read CDPATH; cd etc; ls", "declare CDPATH=/; cd etc; ls",
@@ -106,7 +107,7 @@ def test_however_it_is_spelled_what_lies_outside_needs_a_person(text: str, world
     assert "outside_zone" in {id_ for each in effects(text, world) for id_, _ in floors_of(each)}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "make PREFIX=/usr/local", "gcc -I/usr/include a.c", "python3 /usr/lib/x.py", "tar -C /tmp -xf a.tar",
@@ -164,7 +165,7 @@ def test_revisions_are_words_of_git_alone(looked_at: SandboxWorld) -> None:
         assert command_facts(text, world, "/workspace", is_secret_name)[0].parsed is None, text
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "reads"),
     [
         ("git -C src status", ["/workspace/src"]), ("git -C src -C .. log a", ["/workspace", "/workspace/a"]),
@@ -232,14 +233,14 @@ def test_places_change_with_cd(world: SandboxWorld) -> None:
     assert effects("cd src && cat c", world)[-1].target == "/workspace/src/c"
 
 
-@pytest.mark.parametrize("text", ["ls > out", "(ls)", "echo $HOME", "FOO=1 ls", "ls &&", "", "a\nb"])
+@table("text", ["ls > out", "(ls)", "echo $HOME", "FOO=1 ls", "ls &&", "", "a\nb"])
 def test_opaque_text_is_one_effect_without_words(world: SandboxWorld, text: str) -> None:
     facts, [only] = command_facts(text, world, "/workspace", is_secret_name)
     assert facts.parsed is None and facts.text == text
     assert (only.words, only.marks, only.proven) == ((), (Mark.OPAQUE,), False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "why"),
     [("ls > out", "a redirection of output"), ("echo $HOME", "an expansion"), ("bash -c 'a; (b)'", "in bash -c: ")],
 )

@@ -27,7 +27,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 
 CANARY = b"canary" * 707
 EXCHANGE = 2
-SECONDS_EACH = 0.25
+SECONDS_EACH = 0.1
 HARMLESS = {"SYMLINK_ESCAPE", "PATH_CHANGED", "NOT_FOUND", "NOT_A_DIRECTORY", "NOT_A_FILE", "IS_A_DIRECTORY"}
 
 

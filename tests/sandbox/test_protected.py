@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.effects import Mark
 from golem_forge.sandbox import protected
@@ -263,35 +263,35 @@ NOT_SECRET = [
 ]
 
 
-@pytest.mark.parametrize("path", PROTECTED)
+@table("path", PROTECTED)
 def test_protected(path: str) -> None:
     assert Mark.PROTECTED_PATH in marks(path.split("/"))
 
 
-@pytest.mark.parametrize("path", PLAIN)
+@table("path", PLAIN)
 def test_not_protected(path: str) -> None:
     assert Mark.PROTECTED_PATH not in marks(path.split("/"))
 
 
-@pytest.mark.parametrize("path", SECRET)
+@table("path", SECRET)
 def test_secret(path: str) -> None:
     assert Mark.SECRET_PATH in marks(path.split("/"))
     assert is_secret_name(path) and is_secret_name(f"./{path}") and is_secret_name(f"~/x//{path}")
 
 
-@pytest.mark.parametrize("path", NOT_SECRET)
+@table("path", NOT_SECRET)
 def test_not_secret(path: str) -> None:
     assert Mark.SECRET_PATH not in marks(path.split("/"))
     assert not is_secret_name(path) and not is_secret_name(f"/home/someone/{path}")
 
 
-@pytest.mark.parametrize("path", OBEYED)
+@table("path", OBEYED)
 def test_obeyed(path: str) -> None:
     assert protected.is_obeyed(path.split("/"))
     assert protected.is_obeyed(path.split("/"), ("home", "someone", "vendor", "app"))
 
 
-@pytest.mark.parametrize("path", NOT_OBEYED)
+@table("path", NOT_OBEYED)
 def test_not_obeyed(path: str) -> None:
     assert not protected.is_obeyed(path.split("/")) and not protected.is_obeyed(
         path.split("/"), ("golem_forge", "target")
@@ -305,7 +305,7 @@ def test_a_zone_that_begins_inside_is_obeyed_whole() -> None:
     )
 
 
-@pytest.mark.parametrize("path", INSTRUCTIONS)
+@table("path", INSTRUCTIONS)
 def test_instructions(path: str) -> None:
     assert protected.is_instructions(path.split("/"))
 
@@ -327,7 +327,7 @@ def test_git_counts_when_it_is_a_file() -> None:
     assert marks((".git",)) == marks((".git", "index"), git_is_file=True) == marks(()) == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "unprotect", "still"),
     [
         (".vscode/tasks.json", [".vscode"], False),
@@ -364,8 +364,8 @@ _EVERY_KIND = (
 )
 
 
-@pytest.mark.parametrize("name", _EVERY_KIND)
-@pytest.mark.parametrize("below", ["", "/inner"])
+@table("name", _EVERY_KIND)
+@table("below", ["", "/inner"])
 def test_no_marked_path_passes_for_a_plain_one(name: str, below: str) -> None:
     path = f"a/{name}{below}"
     parts = path.split("/")

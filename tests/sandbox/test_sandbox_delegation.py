@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
@@ -20,8 +21,8 @@ EVERY = ("read", "write", "delete", "list", "info", "exists")
 ASK, YES, NO = Verdict.ASK, Verdict.PRE_APPROVED, Verdict.BLOCKED
 
 
-@pytest.mark.parametrize("path", ["a.txt", "/workspace/a.txt", ".", "/etc/passwd", "../x"])
-@pytest.mark.parametrize("child", [False, True], ids=["root worker", "child"])
+@table("path", ["a.txt", "/workspace/a.txt", ".", "/etc/passwd", "../x"])
+@table("child", [False, True])
 def test_s18_without_a_sandbox_block_there_is_no_file_access(
     tmp_path: Path, sandbox: Sandbox, path: str, child: bool, do: Callable[..., object]
 ) -> None:

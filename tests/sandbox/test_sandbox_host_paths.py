@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import ZoneRequest
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("cannot open {workspace}/a b", "cannot open /workspace/a b"),

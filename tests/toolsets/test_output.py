@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
@@ -143,7 +144,7 @@ async def test_the_listed_tool_finds_the_outputs_of_its_session(tmp_path: Path) 
 _LOG = "\n".join(["start", "error: one", "fine", "fine", "Error: two", "fine", "error: three", "end"])
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "text"),
     [
         ({"grep": "error"}, "L2: error: one\nL7: error: three"),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.orchestrator.present import OutputStore
 from golem_forge.tools import pattern_child
@@ -40,7 +41,7 @@ def handles(store: OutputStore) -> dict[str, str]:
     return {name: store.keep_pieces(pieces, "main") for name, pieces in texts.items()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("output", "args", "begin", "end"),
     [
         ("lines", {}, "L1: line of text with some wo\nL2: ", "continue with offset=201]"),

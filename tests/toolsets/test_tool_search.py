@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.tools.tool import SourceKind, Tool
@@ -38,7 +38,7 @@ def test_its_description_names_sources_and_counts() -> None:
     assert len(many.description) < 2000 and "1960 more sources" in many.description
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "names"),
     [
         ({}, "query"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import DeferralSettings
 from golem_forge.tools.tool import Remote, Tool
@@ -52,7 +52,7 @@ def test_tools_of_every_source_wait_but_native_and_pinned_ones() -> None:
     assert [tool.name for tool in loaded] == ["git__push", "mine"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("globs", "server", "waits"),
     [
         ((), (), {"mine", "git__log", "git__x_y_0a1b2c3d", "docs__log"}),

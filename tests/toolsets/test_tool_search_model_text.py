@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
+from tests.tables import table
 
 from golem_forge.agent.tool_inventory import TOOLKIT
 from golem_forge.toolsets.tool_search import MODEL_TEXTS, RARE, model_text, short_schema
@@ -18,7 +18,7 @@ def test_every_name_is_a_tool() -> None:
     assert set(TOOLKIT) | {CREATE_TOOL_NAME, RUN_TOOL_NAME} >= RARE
 
 
-@pytest.mark.parametrize("name", LISTED)
+@table("name", LISTED)
 def test_the_words_are_shorter_and_every_parameter_is_there(name: str) -> None:
     tool = TOOLKIT[name]
     sent = short_schema(tool)

@@ -26,7 +26,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "write_file": {"path": "swap/secret.txt", "content": "ours"},
     "delete_file": {"path": "swap/secret.txt"},
 }
-SECONDS = 0.2
+SECONDS = 0.1
 
 
 def swapping(project: Path, outside: Path, stop: threading.Event) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.tables import table
 
 from golem_forge.agent.tool_inventory import TOOL_LIST, TOOLKIT, TOOLSETS, build_catalog
 from golem_forge.core.errors import ConfigError
@@ -66,7 +67,7 @@ def test_coding_is_a_bundle_that_hands_its_members_their_keys() -> None:
     assert {tool.name for tool in both} == {tool.name for tool in TOOL_LIST} - {"shell"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("blocks", "says"),
     [
         ({"codng": {}}, "toolsets.codng: no such toolset; did you mean 'coding'?"),
@@ -87,7 +88,7 @@ def test_a_block_with_a_mistake_says_where(blocks: dict[str, object], says: str)
     assert says in "\n".join(refused.value.problems)
 
 
-@pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
+@table("tool", TOOL_LIST)
 def test_every_tool_is_native_described_and_closed(tool: object) -> None:
     from golem_forge.tools.tool import Tool
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from tests.deadlines import within
+from tests.tables import table
 
 from golem_forge.usertools.call_sequences import RepeatedSequence, Segment, SessionCalls, Step, find_repeated
 
@@ -32,7 +32,7 @@ def runs(found: tuple[RepeatedSequence, ...]) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("told", "expected"),
     [
         (["rgw rgw", "rgw rgw"], {"rgw": 4}),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.validation import InputInvalid
@@ -110,7 +111,7 @@ def test_the_go_template_is_go() -> None:
 # What is refused
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "said"),
     [
         ({"name": ""}, "name: missing required parameter"),

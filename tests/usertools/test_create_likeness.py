@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.usertools.create import Language, NewTool, find_identical, find_similar, scaffold
 
@@ -65,7 +65,7 @@ def test_a_source_called_after_its_tool_is_no_difference() -> None:
     assert find_identical(files("b", language="shell"), "b", [("a", files("a"))]) == ""
 
 
-@pytest.mark.parametrize("language", list(Language))
+@table("language", list(Language))
 def test_two_templates_are_two_beginnings(language: Language) -> None:
     one, other = (files(name, source="", language=language) for name in ("a", "b"))
     assert find_identical(other, "b", [("a", one)]) == ""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.usertools.diagnostics import RESERVED_NAMES, TOOL_NAME, is_reserved, name_problem
 
 
-@pytest.mark.parametrize("name", ["a", "Z9", "a-b_1", "a_b_c", "x" * 64, "a_", "a-"])
+@table("name", ["a", "Z9", "a-b_1", "a_b_c", "x" * 64, "a_", "a-"])
 def test_names_that_can_be_used(name: str) -> None:
     assert name_problem(name) == ""
     assert TOOL_NAME.match(name)
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["", ".", "..", "a/b", "a b", "ünï", "aü", "-rf", "_a", "1a", "x" * 65, "a__b", "__", "a\n", "a\0", "٣a", "a٣"],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
@@ -153,8 +154,8 @@ def test_a_manifest_that_would_become_too_large_is_refused() -> None:
         updated("tests: [{arguments: {}, expect: {stdout: a}}]\n", "x" * 70_000)
 
 
-@pytest.mark.parametrize("end", ["", "\n", "\n\n# the end\n", "\r\n"])
-@pytest.mark.parametrize(
+@table("end", ["", "\n", "\n\n# the end\n", "\r\n"])
+@table(
     "case",
     [
         "tests:\n- arguments: {}",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
@@ -62,7 +63,7 @@ def test_what_changes_together_is_one_parameter_what_changes_apart_is_two() -> N
     assert apart.name == "read_write_2", "read_write is taken"
 
 
-@pytest.mark.parametrize(
+@table(
     ("values", "kind", "items", "required"),
     [
         (["a", "b", "c"], "string", "", True),
@@ -236,7 +237,7 @@ def test_only_names_of_tools_that_repeat_are_no_pattern() -> None:
     assert numbers.constant_steps == frozenset(), "a limit is no pattern"
 
 
-@pytest.mark.parametrize(
+@table(
     ("texts", "parts"),
     [
         (("a b", "a c"), ("a ", ("b", "c"))),

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.events.redaction import Redactor
@@ -133,7 +134,7 @@ async def test_a_long_message_is_cut_and_says_so() -> None:
     assert len(message.encode()) < 4200 and message.endswith("bytes more]")
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(51)}},
@@ -177,7 +178,7 @@ async def test_loopback_needs_no_tls(url: str) -> None:
     assert (await page(Person(FormAnswer(action="accept")), url)).action == "accept"
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "http://example.com/",
@@ -213,7 +214,7 @@ async def test_a_question_that_breaks_on_our_side_tells_the_server_nothing() -> 
 TEXT = {"type": "string"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "field", "typed", "learned"),
     [
         ("pass", TEXT | {"format": "password"}, "open sesame", True),

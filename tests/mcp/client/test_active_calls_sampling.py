@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.decisions import Verdict
@@ -58,7 +59,7 @@ async def test_tokens_are_bounded(asked: int, given: int) -> None:
     assert seen[0].max_tokens == given
 
 
-@pytest.mark.parametrize(
+@table(
     ("params", "says"),
     [
         ({"tools": [{"name": "x", "inputSchema": {"type": "object"}}]}, "tools are not offered"),

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
 from golem_forge.mcp.client.approval_text import MAX_CARD_BYTES, approved_description, server_card, server_diff
@@ -58,7 +59,7 @@ def test_the_card_of_an_address() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "line"),
     [
         ({"network": False}, "network: none"),
@@ -99,7 +100,7 @@ def test_4_one_argument_that_changed() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "lines"),
     [
         ({"command": "npx"}, ["-command: uvx", "+command: npx"]),

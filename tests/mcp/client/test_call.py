@@ -90,7 +90,7 @@ async def test_hostile_progress_is_bounded_and_harmless(ground: Ground) -> None:
 async def test_a_flood_of_notices_costs_no_memory_and_the_answer_still_comes(ground: Ground) -> None:
     seen: list[Any] = []
     ctx = ToolContext(progress=lambda *said: seen.append(said))
-    async with pooled(ground, ground.hostile("flood", "5000")) as rig:
+    async with pooled(ground, ground.hostile("flood", "2000")) as rig:
         await rig.pool.wait_connected("bad")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         finished, took = await timed(rig.call("bad", "act", ctx))

@@ -20,6 +20,7 @@ import pytest
 from tests.deadlines import LONG, PATIENCE, within
 from tests.mcp.conftest import Ground
 from tests.mcp.pools import Rig, pooled, until
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import ExpandedServer, ServerSpec
 from golem_forge.core.errors import ForgeError
@@ -392,7 +393,7 @@ async def test_a_compressed_answer_is_not_unpacked() -> None:
     assert "compressed" in str(error)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "kind"),
     [
         (b"not json", "application/json"),

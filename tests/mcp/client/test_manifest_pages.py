@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client import manifest as fetching
@@ -53,7 +54,7 @@ async def test_pages_follow_each_other_by_their_cursors_and_the_shortest_life_co
     assert pages.diagnostics == ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("pages", "kept", "why"),
     [
         ([{"tools": {"a": 1}}], 0, "a page without a list of tools"),
@@ -63,7 +64,6 @@ async def test_pages_follow_each_other_by_their_cursors_and_the_shortest_life_co
         ([{"tools": [0] * 5000, "nextCursor": "more"}], 5000, "more than 5000 tools"),
         ([{"tools": [n], "nextCursor": str(n)} for n in range(100)], 100, "more than 100 pages"),
     ],
-    ids=["no list", "no text", "twice", "too many", "too many to come", "too many pages"],
 )
 async def test_a_list_that_goes_wrong_ends_with_a_word_about_it(pages: list[Any], kept: int, why: str) -> None:
     found = await all_pages(Said(*pages).link, "tools/list", "tools")

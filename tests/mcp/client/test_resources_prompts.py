@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
 from golem_forge.mcp.client.resources import PromptCommand, prompt_commands, prompt_text
@@ -44,7 +45,7 @@ def test_a_prompt_is_a_command_with_a_form_of_texts() -> None:
     assert shape == [("who", "text", True, "Whom"), ("how", "text", False, "")]
 
 
-@pytest.mark.parametrize("state", list(ServerState))
+@table("state", list(ServerState))
 def test_only_servers_that_are_ready_or_known_have_commands(state: ServerState) -> None:
     found = commands(FakePool(state, docs=[GREET]), "docs")
     assert bool(found) is (state in (ServerState.READY, ServerState.KNOWN))
@@ -57,7 +58,7 @@ def test_names_that_would_meet_are_told_apart_and_the_raw_one_is_kept() -> None:
     assert all(len(name) <= 64 and "." not in name for name in found)
 
 
-@pytest.mark.parametrize(
+@table(
     "entry",
     [
         7,

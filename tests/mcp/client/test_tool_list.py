@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.core.json import digest
 from golem_forge.mcp.client import tool_list as judging
@@ -61,7 +62,7 @@ def test_25_one_bad_schema_among_ten() -> None:
     assert "inputSchema" in listing.held[0].message
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "told"),
     [
         (None, "it has no inputSchema"),
@@ -137,7 +138,7 @@ def test_a_schema_that_branches_without_end_is_refused() -> None:
     assert "branches" in held(entry(inputSchema=schema)).message
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "name", "told"),
     [
         ("text", "#2", "not text"),
@@ -175,8 +176,8 @@ def test_a_duplicate_is_held_even_when_the_first_was() -> None:
     assert [one.reason for one in listing.held] == [HoldReason.SCHEMA_INVALID, HoldReason.ENTRY_INVALID]
 
 
-@pytest.mark.parametrize("character", [TAG, "\U000e007f", BIDI, "\u2066", "\u061c", ESCAPE, C1, "\0", "\r", "\x7f"])
-@pytest.mark.parametrize("place", ["name", "title", "description"])
+@table("character", [TAG, "\U000e007f", BIDI, "\u2066", "\u061c", ESCAPE, C1, "\0", "\r", "\x7f"])
+@table("place", ["name", "title", "description"])
 def test_29_hidden_text(place: str, character: str) -> None:
     one = held(entry() | {place: f"a{character}b"})
     assert one.reason is HoldReason.HIDDEN_TEXT
@@ -185,9 +186,7 @@ def test_29_hidden_text(place: str, character: str) -> None:
     assert character not in one.name + one.message
 
 
-@pytest.mark.parametrize(
-    "text", ["two\nlines\tand a tab", "naïve café", "日本語", "👩‍💻 works", "שלום", "👁️‍🗨️", "می‌خواهم"]
-)
+@table("text", ["two\nlines\tand a tab", "naïve café", "日本語", "👩‍💻 works", "שלום", "👁️‍🗨️", "می‌خواهم"])
 def test_ordinary_text_is_not_hidden(text: str) -> None:
     assert check_entries("s", [entry(title=text, description=text)]).held == ()
 
@@ -201,7 +200,7 @@ def test_bytes_written_in_characters_without_a_shape(row: str) -> None:
         assert one.reason is HoldReason.HIDDEN_TEXT and "without a shape" in one.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "path"),
     [
         ({"properties": {"a": {"description": f"x{TAG}"}}}, "properties.a.description"),

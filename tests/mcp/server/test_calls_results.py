@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from mcp_types import methods
+from tests.tables import table
 
 from golem_forge.core.calls import Caller, Leftover, Outcome, Severity, ToolCall
 from golem_forge.core.decisions import Status
@@ -28,7 +29,7 @@ def checked(outcome: Outcome, version: str) -> dict[str, Any]:
     return methods.serialize_server_result("tools/call", version, call_result(outcome, version))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@table("version", VERSIONS)
 def test_every_kind_of_block_reaches_every_client(version: str) -> None:
     bad = [{"type": "image"}, {"type": "hologram", "x": 1}, {"type": "text", "text": 5}, "bare", None, {}]
     result = from_mcp({"content": [{"type": "text", "text": "hi"}, IMAGE, AUDIO, LINK, EMBEDDED, *bad]})
@@ -41,7 +42,7 @@ def test_every_kind_of_block_reaches_every_client(version: str) -> None:
     assert sent["_meta"][OUTCOME_KEY] == {"status": "success", "callId": "c1", "durationMs": 0.0}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@table("version", VERSIONS)
 def test_what_a_command_left_behind_is_read_by_every_client(version: str) -> None:
     kept = ToolResult(value={"kind": "text", "content": "partial"}, text="partial")
     left = Leftover(kind="git_head", severity=Severity.CRITICAL, text="HEAD was put back")
@@ -53,8 +54,8 @@ def test_what_a_command_left_behind_is_read_by_every_client(version: str) -> Non
         assert {"Left behind (critical): HEAD was put back", "Protected file created: /w/.envrc"} <= set(lines)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("status", [each for each in Status if each is not Status.SUCCESS])
+@table("version", VERSIONS)
+@table("status", [each for each in Status if each is not Status.SUCCESS])
 def test_the_first_line_says_how_it_ended(version: str, status: Status) -> None:
     kept = ToolResult(value={"kind": "text", "content": "partial"}, text="partial", content=({**IMAGE},))
     for outcome in (became(status, error="why\nmore"), became(status, error="why", result=kept, notes=("note",))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.agent.session import open_session
 from golem_forge.core.calls import Caller
@@ -52,7 +53,7 @@ def test_native_tools(tmp_path: Any, name: str, hints: tuple[bool, ...]) -> None
     assert tuple(derived_annotations(found)[hint] for hint in HINTS) == hints
 
 
-@pytest.mark.parametrize(
+@table(
     ("made", "hints"),
     [
         (tool(), (False, True, True)),

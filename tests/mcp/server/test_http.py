@@ -12,6 +12,7 @@ import httpx2
 import pytest
 from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server import http
@@ -96,7 +97,7 @@ class TestDoor:
         for bind in ("127.0.0.1", "localhost", "::1", "[::1]", "127.8.8.8"):
             check_bind(bind, ())
 
-    @pytest.mark.parametrize(
+    @table(
         ("text", "address"),
         [
             ("127.0.0.1:80", ("127.0.0.1", 80)),

@@ -65,14 +65,18 @@ async def test_one_file_asked_for_many_times_at_once_is_left_by_leaving_it_once(
         await nobody_looks(seen)  # whoever is gone is subscribed to nothing
 
 
-async def test_a_client_has_its_hundred_however_many_it_asks_for_at_once(serving: Serving) -> None:
+async def test_a_client_has_its_share_however_many_it_asks_for_at_once(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert service.MOST_SUBSCRIBED == 100
+    monkeypatch.setattr(service, "MOST_SUBSCRIBED", 10)
     async with serving(hosted=SessionHost) as served, served.client("legacy") as client:
-        for number in range(120):
+        for number in range(14):
             (served.work / f"{number}.txt").write_text("one")
-        asked = [client.subscribe_resource(f"forge://zone/workspace/{number}.txt") for number in range(120)]
+        asked = [client.subscribe_resource(f"forge://zone/workspace/{number}.txt") for number in range(14)]
         came = await asyncio.gather(*asked, return_exceptions=True)
         refused = [str(each) for each in came if isinstance(each, MCPError)]
-        assert refused == ["at most 100 resources can be subscribed to; leave one"] * 20
+        assert refused == ["at most 10 resources can be subscribed to; leave one"] * 4
 
 
 @pytest.mark.usefixtures("quick")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
@@ -88,7 +89,7 @@ def test_a18_a_failing_example_has_file_line_id_and_example() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "good", "bad"),
     [
         (
@@ -118,7 +119,7 @@ def test_examples_of_every_kind_are_tried(rule: str, good: str, bad: str) -> Non
     assert "matches this rule" in problems(f"rules:\n  - {{{rule}, not_match: {good}}}\n")[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "expected"),
     [
         ("{tool: exec_command, verdict: preApproved}", "write `command` rules, or set `walled: preApproved`"),  # A25
@@ -187,7 +188,7 @@ PROJECT_REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "expected"), PROJECT_REFUSALS)
+@table(("rule", "expected"), PROJECT_REFUSALS)
 def test_a26_what_a_project_may_not_say(rule: str, expected: str) -> None:
     assert expected in one(rule, RuleOrigin.PROJECT)
     assert load(f"rules:\n  - {rule}\n").rules
@@ -207,8 +208,8 @@ def test_a_banned_prefix_is_a_warning_in_the_persons_own_file() -> None:
     assert load(exact, RuleOrigin.PROJECT).rules
 
 
-@pytest.mark.parametrize("command", ["[sh]", "[bash, -s]", "[python3, '-']", "[[make, zsh]]", "[env]", "[ssh, host]"])
-@pytest.mark.parametrize("origin", [RuleOrigin.PROJECT, RuleOrigin.REMEMBERED])
+@table("command", ["[sh]", "[bash, -s]", "[python3, '-']", "[[make, zsh]]", "[env]", "[ssh, host]"])
+@table("origin", [RuleOrigin.PROJECT, RuleOrigin.REMEMBERED])
 def test_an_exact_rule_for_what_runs_its_input_is_refused(command: str, origin: RuleOrigin) -> None:
     rule = f"{{command: {command}, exact: true, verdict: preApproved}}"
     assert "it runs whatever is piped into it" in one(rule, origin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.policy.request import escape_glob
 from golem_forge.policy.rules.model import (
@@ -16,7 +17,7 @@ from golem_forge.policy.rules.model import (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "matching", "other"),
     [
         ("/w/a", ["/w/a"], ["/w/ab", "/w/a/b", "/W/a", "/w/a\n"]),
@@ -50,13 +51,13 @@ def test_in_names_a_star_stands_for_anything() -> None:
     assert not name_glob("list_*").fullmatch("xlist_issues")
 
 
-@pytest.mark.parametrize("text", ["/w/a*b", "/w/[x]", "/w/a?[", "/w/plain", "/w/**"])
+@table("text", ["/w/a*b", "/w/[x]", "/w/a?[", "/w/plain", "/w/**"])
 def test_quoted_text_matches_only_itself(text: str) -> None:
     assert path_glob(escape_glob(text)).fullmatch(text)
     assert not path_glob(escape_glob(text)).fullmatch(text.replace("*", "x").replace("?", "y") + "z")
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "normal"),
     [
         ("API.Example.com.", "api.example.com"),
@@ -73,7 +74,7 @@ def test_a23_hosts_have_one_spelling(written: str, normal: str) -> None:
     assert normal_host(written) == normal == host_pattern(written)
 
 
-@pytest.mark.parametrize(
+@table(
     "written",
     [
         *("https://x", "x/y", "*", "*.com", "*.", "a*.b.c", "*.*.c", "x:443", "", ".", "a..b", "-a.b", "a b", "x@y"),

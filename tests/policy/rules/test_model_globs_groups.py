@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
@@ -36,7 +37,7 @@ def test_it_matches_its_hosts_at_their_ports_alone() -> None:
     assert ("go.test", 443) in places_of_group("go") and len(places_of_group("go")) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "problem"),
     [
         ({"group": "pythn"}, "expected one of python, node, rust, go, got 'pythn'; did you mean 'python'"),

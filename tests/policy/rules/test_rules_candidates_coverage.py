@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.policy.request import offers_from
 from golem_forge.ui.render.card import numbered_choices, shown_choices
@@ -218,7 +218,7 @@ ANSWERS: list[tuple[str, str, list[str], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("yes", "label", "runs", "asks"), ANSWERS, ids=[each[0] for each in ANSWERS])
+@table(("yes", "label", "runs", "asks"), ANSWERS)
 def test_one_answer_covers_the_next_like_it_and_nothing_that_hides_behind_it(
     place: Place, yes: str, label: str, runs: list[str], asks: list[str]
 ) -> None:
@@ -233,7 +233,7 @@ def test_one_answer_covers_the_next_like_it_and_nothing_that_hides_behind_it(
         assert [text for text in asks if place.lifted(book, place.command(text)) == "runs"] == []
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "npm install left-pad", "npm ci", "npm i x", "pnpm add x", "yarn add x", "pip install requests",
@@ -279,7 +279,7 @@ def test_what_deletes_installs_publishes_or_runs_given_code_is_kept_word_for_wor
     assert not any(choice.suggested for choice in found)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "first"),
     [
         ("pytest -q", "prefix1:session"),
@@ -316,7 +316,7 @@ def test_a_key_means_the_same_on_every_card(place: Place) -> None:
     assert all(kind.startswith("other") for key in range(5, 9) for kind in keys.get(key, ()))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "suggestion"),
     [
         ("perl -e 1", 3), ("ruby -e 1 x", 3), ("node -e 1", 3), ("python3 -c 1", 3), ("lua -e 1", 3),
@@ -333,9 +333,7 @@ def test_a_model_cannot_suggest_a_rule_that_further_words_turn_into_other_code(
     assert f"prefix{suggestion}" not in {choice.id for choice in offered(place, facts)}
 
 
-@pytest.mark.parametrize(
-    "text", ["pytest -p evil", "make test SHELL=evil", "git commit --no-verify -m x", "npx tsc -o x"]
-)
+@table("text", ["pytest -p evil", "make test SHELL=evil", "git commit --no-verify -m x", "npx tsc -o x"])
 def test_what_a_model_suggests_is_neither_first_nor_kept_for_good_if_its_own_words_are_not_covered(
     place: Place, text: str
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
@@ -75,7 +76,7 @@ def test_scope_and_time_are_respected(place: Any) -> None:
     assert set(in_force(book, "other", str(place.workspace))) == {"/workspace/b", "/workspace/d", "/workspace/e"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "literal"),
     [
         ("/workspace/a", "/workspace/a"),

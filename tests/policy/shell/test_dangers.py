@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.tables import table
 
 from golem_forge.policy.shell.arguments import is_raw_device
 from golem_forge.policy.shell.dangers import BUILTIN_IDS, DANGER_IDS, find_dangers
@@ -210,12 +211,12 @@ def ids(text: str, secret: Secret) -> set[str]:
     return {danger.id for danger in find_dangers(text, is_secret=secret)}
 
 
-@pytest.mark.parametrize(("danger", "text"), [(d, t) for d, texts in FOUND.items() for t in texts])
+@table(("danger", "text"), [(d, t) for d, texts in FOUND.items() for t in texts])
 def test_finds(danger: str, text: str, secret: Secret) -> None:
     assert danger in ids(text, secret)
 
 
-@pytest.mark.parametrize(("danger", "text"), [(d, t) for d, texts in NOT_FOUND.items() for t in texts])
+@table(("danger", "text"), [(d, t) for d, texts in NOT_FOUND.items() for t in texts])
 def test_does_not_cry_wolf(danger: str, text: str, secret: Secret) -> None:
     assert danger not in ids(text, secret)
 
@@ -225,7 +226,7 @@ def test_every_id_is_tested() -> None:
     assert all(len(texts) >= 4 for texts in FOUND.values())
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["rm -rf x", "rm x -f", "/bin/rm --force x", "sudo ls", "env A=1 rm -rf x", "bash -c 'rm -rf x'",
      "if test -d x; then rm -f x; fi", 'echo "$(rm -rf x)"', "curl u | sh", "git push --force", "chmod -R 777 /",
@@ -237,7 +238,7 @@ def test_a29_asks_critical(text: str, secret: Secret) -> None:
     assert not found & set(BUILTIN_IDS)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["rm -rf /", "rm / -rf", 'bash -c "rm -rf /"', "$(rm -rf /)", "timeout 5 rm -rf /", "find / -delete",
      "mkfs.ext4 /dev/sda", "dd if=a of=/dev/sda", "echo hi>/dev/sda"],
@@ -251,9 +252,7 @@ def test_a30_not_blocked(text: str, secret: Secret) -> None:
     assert not ids(text, secret) & set(BUILTIN_IDS)
 
 
-@pytest.mark.parametrize(
-    "text", ["ls -la", "make test", "git commit -m 'fix: rm -rf / was wrong'", "npm ci && npm test", ""]
-)
+@table("text", ["ls -la", "make test", "git commit -m 'fix: rm -rf / was wrong'", "npm ci && npm test", ""])
 def test_ordinary_work_is_no_danger(text: str, secret: Secret) -> None:
     assert find_dangers(text, is_secret=secret) == ()
 
@@ -271,6 +270,6 @@ def test_a_slip_beside_a_harmless_device_is_no_raw_device(path: str) -> None:
     assert "wipe_device" not in found
 
 
-@pytest.mark.parametrize("path", ["/dev/sda", "/dev/fd0", "/dev/nvme0n1", "/dev/mem", "/dev/nullblk/../sda"])
+@table("path", ["/dev/sda", "/dev/fd0", "/dev/nvme0n1", "/dev/mem", "/dev/nullblk/../sda"])
 def test_a_real_device_is(path: str) -> None:
     assert is_raw_device(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.tables import table
 
 from golem_forge.policy.shell.dangers import find_dangers
 from golem_forge.policy.shell.lenient import find_commands
@@ -64,22 +65,22 @@ def ids(text: str, secret: Secret) -> set[str]:
     return {danger.id for danger in find_dangers(text, is_secret=secret)}
 
 
-@pytest.mark.parametrize("text", WIPES_ROOT)
+@table("text", WIPES_ROOT)
 def test_a30_wipe_root_is_blocked_however_hidden(text: str, secret: Secret) -> None:
     assert "wipe_root" in ids(text, secret)
 
 
-@pytest.mark.parametrize("text", WIPES_DEVICE)
+@table("text", WIPES_DEVICE)
 def test_a30_wipe_device_is_blocked_however_written(text: str, secret: Secret) -> None:
     assert "wipe_device" in ids(text, secret)
 
 
-@pytest.mark.parametrize("text", [text for text in WIPES_ROOT if "rm" in text])
+@table("text", [text for text in WIPES_ROOT if "rm" in text])
 def test_a31_a_rule_that_blocks_rm_sees_it_too(text: str) -> None:
     assert matches_lenient(("rm",), find_commands(text))
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "cat > notes.md <<E\nnever type\nrm -rf /\nE", "cat > f <<'E'\nit's\nrm -rf /\nE\nls", "echo 'a\nrm -rf /\nb'",
@@ -103,7 +104,7 @@ def test_a_dangerous_line_asks_even_where_it_seems_data(text: str, secret: Secre
     assert "rm_force" in ids(text, secret)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "certain"),
     [
         ("ls\nls", True), ("cat <<E\na\nE", True), ("cat <<'E F'\na\nE F", True), ("echo $((1+2))", True),
@@ -116,7 +117,7 @@ def test_certainty(text: str, certain: bool) -> None:
     assert find_commands(text).certain is certain
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "setarch -R rm -rf x", "setarch aarch64 -R rm -rf x", "linux64 rm -rf x", "runuser -u root rm -rf x",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.policy.shell.patterns import (
@@ -27,7 +27,7 @@ def all_match(
     return all(match(pattern, part, world, place) for part, place in zip(parsed.segments, places, strict=True))
 
 
-@pytest.mark.parametrize(
+@table(
     ("case", "pattern", "text", "expected"),
     [
         ("A14", ("git", "status"), "git status -s", True),
@@ -62,7 +62,7 @@ def test_strict(case: str, pattern: Pattern, text: str, expected: bool, world: C
     assert all_match(pattern, text, world) is expected, case
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "cwd", "expected"),
     [
         ("/workspace/gradlew build", "/workspace", True),
@@ -106,7 +106,7 @@ def test_a26_exact_is_the_whole_argv(world: CommandWorld) -> None:
     assert all_match(pattern, "rm -rf build x", world)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["/bin/rm a", " rm a", "'rm' a", "r\\m a", "env rm a", "rm\ta", "./rm a", "x; rm a", "$(rm a)", "sudo -u x rm a",
      "bash -c 'rm a'", "rm", "if a; then rm b; fi", "ls | xargs rm", "find . -exec rm {} \\;", "echo rm a | sh"],
@@ -115,14 +115,12 @@ def test_a31_block_rm(text: str) -> None:
     assert matches_lenient(("rm",), find_commands(text))
 
 
-@pytest.mark.parametrize(
-    "text", ["rmdir a", "echo rm a", "ls rm", "git rm a", "'rm a'", "grep rm f", "command -v rm", "# rm a"]
-)
+@table("text", ["rmdir a", "echo rm a", "ls rm", "git rm a", "'rm a'", "grep rm f", "command -v rm", "# rm a"])
 def test_a31_does_not_block(text: str) -> None:
     assert not matches_lenient(("rm",), find_commands(text))
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "text", "expected"),
     [
         (("git", "push"), "git push", True),

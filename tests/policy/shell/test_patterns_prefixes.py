@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.policy.shell.patterns import is_banned_prefix, is_offered_prefix, is_saved_prefix, prefix_choices
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "", "bash", "sh", "zsh", "dash", "ksh", "bash -c", "sh -lc", "python", "python3", "python3.12", "python -c",
@@ -39,7 +39,7 @@ def test_banned(text: str) -> None:
     assert is_banned_prefix(tuple(text.split()))
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["git log", "npm run build", "python -m pytest", "docker compose ps", "pytest", "cargo test", "make test", "ls",
     "bash x.sh",
@@ -51,7 +51,7 @@ def test_not_banned(text: str) -> None:
     assert not is_banned_prefix(tuple(text.split()))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("pytest -q tests/a.py", "pytest"),  # A52
@@ -121,7 +121,7 @@ def test_choices(text: str, expected: str | None) -> None:
     assert not any(is_banned_prefix(choice) for choice in choices)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "offered", "saved"),
     [
         ("vim a.txt", False, False),

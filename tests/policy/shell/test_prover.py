@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.policy.shell.prover import Proof, prove
 from golem_forge.policy.shell.readonly_table import READ_ONLY_TABLE
@@ -15,7 +16,7 @@ def proof(text: str, world: CommandWorld, cwd: str = "/workspace") -> Proof:
     return prove(parsed, world, cwd)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["ls -1", "/bin/ls", "cat a | wc -l", "ls && pwd; echo 'hi there'", "echo '$HOME'", "find . -name x",
      'rg foo -g"*.py"', "sed -n 1,5p f", "uniq in", "echo 'rm -rf x'", "ls 2>/dev/null", "cd src && ls",
@@ -25,7 +26,7 @@ def test_a27_runs_unasked(text: str, world: CommandWorld) -> None:
     assert proof(text, world).proven, proof(text, world).why
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["git stash", "git log --output=x", "git diff --no-index a b", "git diff --ext-diff", "egrep x f", "fgrep x f",
      "cargo check", "ls > out", "echo hi & echo bye", "(ls)", "echo $HOME", 'echo "\\$HOME"',
@@ -164,13 +165,13 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arguments"), [(n, a) for n, rows in ALLOWED.items() for a in rows])
+@table(("name", "arguments"), [(n, a) for n, rows in ALLOWED.items() for a in rows])
 def test_table_allows(name: str, arguments: str, world: CommandWorld) -> None:
     found = proof(f"{name} {arguments}", world)
     assert found.proven, found.why
 
 
-@pytest.mark.parametrize(("name", "arguments"), [(n, a) for n, rows in REFUSED.items() for a in rows])
+@table(("name", "arguments"), [(n, a) for n, rows in REFUSED.items() for a in rows])
 def test_table_refuses(name: str, arguments: str, world: CommandWorld) -> None:
     found = proof(f"{name} {arguments}", world)
     assert not found.proven
@@ -181,7 +182,7 @@ def test_every_row_is_tested() -> None:
     assert set(ALLOWED) == set(REFUSED) == set(READ_ONLY_TABLE) - {"tac"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "why"),
     [
         ("tac a", "not the system's"),  # a toolchain comes before the system
@@ -234,7 +235,7 @@ class TestCd:
         assert [operand.virtual for operand in found.outside] == ["/a"]
         assert proof("cd src && ls; cat a", world).proven
 
-    @pytest.mark.parametrize(
+    @table(
         "text",
         ["cd src", "cd src; ls", "cd src || ls", "cd src | ls", "ls && cd src && ls", "cd && ls", "cd - && ls",
          "cd a b && ls", "cd -P src && ls", "cd +1 && ls", "cd /etc && ls", "cd '' && ls", "cd out && ls"],
@@ -253,7 +254,7 @@ def test_links_are_followed_before_dotdot(world: CommandWorld) -> None:
     assert not proof("cat " + "a/../" * 500 + "x", world).proven
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "reads"),
     [
         ("ls", ["/workspace"]),
@@ -272,7 +273,7 @@ def test_reads(text: str, reads: list[str], world: CommandWorld) -> None:
     assert [operand.virtual for operand in found.reads] == reads
 
 
-@pytest.mark.parametrize(
+@table(
     "text", ["cat .env", "cat src/../.env", "grep x .env", "find . -name .env", "rg -g .env x",
     "cat /workspace/.ssh/x",
              "find . -name '.e*'", "ls -- k.pem", "rg --glob=.env x", "cd .ssh && ls"],
@@ -289,16 +290,14 @@ def test_secret_read_is_reported(world: CommandWorld) -> None:
     assert proof("grep .env a", world).proven
 
 
-@pytest.mark.parametrize(
-    "text", ["grep -r x deep", "grep -nR x deep", "rg x deep", "diff -r deep src", "diff src deep"]
-)
+@table("text", ["grep -r x deep", "grep -nR x deep", "rg x deep", "diff -r deep src", "diff src deep"])
 def test_content_below_a_directory_is_proven_only_if_all_of_it_was_seen(text: str, world: CommandWorld) -> None:
     found = proof(text, world)
     assert "did not search everything below '/workspace/deep'" in found.why
     assert proof(text.replace("deep", "src"), world).proven
 
 
-@pytest.mark.parametrize("text", ["ls -R deep", "find deep -name x", "du deep", "grep x deep", "cd deep && ls"])
+@table("text", ["ls -R deep", "find deep -name x", "du deep", "grep x deep", "cd deep && ls"])
 def test_names_below_a_directory_are_not_content(text: str, world: CommandWorld) -> None:
     assert proof(text, world).proven
 
@@ -314,7 +313,7 @@ def test_rg_is_proven_beside_hidden_files_that_nobody_looked_into_unless_it_read
     assert proof(text, world).proven is not all_of_it
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "tree -Lo 2 a.txt src",  # the program takes `a.txt` for the file of `-o`

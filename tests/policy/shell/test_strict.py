@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.policy.shell.strict import Opaque, Parsed, Segment, canonical_text, parse_strict, quote
 
@@ -13,7 +14,7 @@ def words(text: str) -> list[tuple[str, ...]]:
     return [segment.words for segment in parsed.segments]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("ls -1", [("ls", "-1")]),
@@ -44,7 +45,7 @@ def test_operators_are_kept() -> None:
     assert [segment.joined_by for segment in parsed.segments] == ["", "&&", "||", ";", "|"]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         # syntax errors and empty segments
@@ -95,7 +96,7 @@ def test_limits_are_inclusive() -> None:
     assert isinstance(parse_strict("echo " + "é" * 8190), Opaque)  # bytes count, not characters
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["bash -lc 'ls -a'", "bash -c 'ls -a'", "sh -c 'ls -a'", "zsh -lc \"ls -a\"", "/bin/bash -c 'ls -a'",
      "/usr/bin/sh -c 'ls -a' 2>/dev/null", "bash -lc \"sh -c 'ls -a'\""],
@@ -104,7 +105,7 @@ def test_unwraps_exactly_three_words(text: str) -> None:
     assert words(text) == [("ls", "-a")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "first"),
     [
         ("bash -lc git status", "bash"),
@@ -154,6 +155,6 @@ def test_canonical_text_keeps_operators_and_quotes() -> None:
     assert canonical_text("a  'b c'&&d;e|f ''||g \"it's\"") == "a 'b c' && d ; e | f '' || g 'it'\"'\"'s'"
 
 
-@pytest.mark.parametrize("word", ["", "a b", "it's", '"', "=x", "$x", "~", "a=b", "-n", "*", "é", "a#b", "!"])
+@table("word", ["", "a b", "it's", '"', "=x", "$x", "~", "a=b", "-n", "*", "é", "a#b", "!"])
 def test_quote_round_trip(word: str) -> None:
     assert words("echo " + quote(word)) == [("echo", word)]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.sandbox.git.formats import ConfigSyntaxError, is_plain_address, read_config, unlisted_keys
 
@@ -114,7 +115,7 @@ def must_agree(place: Path, text: str) -> None:
     assert [(name, _spaces(value)) for name, value in ours] == [(name, _spaces(value)) for name, value in seen]
 
 
-@pytest.mark.parametrize("text", NASTY)
+@table("text", NASTY)
 def test_the_reader_sees_what_git_sees(tmp_path: Path, text: str) -> None:
     must_agree(tmp_path, text)
 
@@ -145,7 +146,7 @@ def unlisted(text: str) -> list[str]:
     return unlisted_keys(read_config(text))
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
@@ -164,7 +165,7 @@ def test_settings_that_start_nothing(text: str) -> None:
     assert unlisted(text) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "key"),
     [
         ("[core]\nfsmonitor = ./x", "core.fsmonitor"),
@@ -224,6 +225,6 @@ def test_what_a_caller_accepts() -> None:
     assert found == ["core.editor"]
 
 
-@pytest.mark.parametrize("address", ["ssh://-oProxyCommand=x/y", "a@-x:y", "::x", "fd::3", "host:-x", "hg::http://x"])
+@table("address", ["ssh://-oProxyCommand=x/y", "a@-x:y", "::x", "fd::3", "host:-x", "hg::http://x"])
 def test_addresses_that_start_a_program(address: str) -> None:
     assert not is_plain_address(address)

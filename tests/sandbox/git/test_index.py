@@ -48,19 +48,25 @@ CHANGES = {
 
 
 @pytest.mark.parametrize(("version", "large"), [("2", 0), ("4", 1 << 20)], ids=["large", "version 4"])
-@pytest.mark.parametrize("name", CHANGES)
 def test_entries_arrive(
-    house: House, person: Person, name: str, version: str, large: int, monkeypatch: pytest.MonkeyPatch
+    house: House, person: Person, version: str, large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Git reads a large index while it lists the other one."""
     monkeypatch.setattr(transport, "_LARGE_INDEX", large)
-    person.git("update-index", "--index-version", version)
+    walls = house.walls()
+    second = person.says("rev-parse", "HEAD")
+    for name, script in CHANGES.items():
+        person.git("checkout", "-q", "-f", "-B", "main", second)
+        person.git("clean", "-q", "-f", "-d", "-x")
+        person.git("branch", "-q", "-D", "b")
+        person.git("update-index", "--index-version", version)
 
-    ran = house.run(f"{CHANGES[name]}; git ls-files --stage")
+        ran = house.run(f"git status --short; echo; {script}; git ls-files --stage", walls)
 
-    assert ran.text.splitlines()[-len(listed(person.where).splitlines()) :] == listed(person.where).splitlines()
-    assert house.run("git status --short").text == person.git("status", "--short").stdout
-    assert person.git("fsck").returncode == 0 and not list(person.where.glob(".git/.forge-*"))
+        before, _, after = ran.text.partition("\n")
+        assert before == "" and after.endswith(f"{listed(person.where)}\n"), name
+        assert house.run("git status --short", walls).text == person.git("status", "--short").stdout, name
+        assert person.git("fsck").returncode == 0 and not list(person.where.glob(".git/.forge-*")), name
 
 
 @pytest.mark.parametrize("script", ["git add new", "git add new; git commit -qm new"], ids=["add", "commit"])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.sandbox.walls.house import House, Person, Ran
+from tests.tables import table
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git import refs
@@ -24,7 +25,7 @@ def told(ran: Ran) -> str:
     return "\n".join(one.text for one in ran.after.leftovers)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "content", "good"),
     [
         ("ORIG_HEAD", f"{ID}\n", True),

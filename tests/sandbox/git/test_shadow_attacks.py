@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.deadlines import PATIENCE
 from tests.sandbox.walls.house import House, Person, Ran
+from tests.tables import table
 
 from golem_forge.core.calls import Severity
 from golem_forge.sandbox.git.directory import GitDir, GitLocked
@@ -54,7 +55,7 @@ def test_options_for_apply_write_no_file(house: House, person: Person) -> None:
     assert "apply-opt names a program, a file" in told(ran)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "content", "good"),
     [
         ("strategy", b"ort\n", True),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.sandbox.network.connection import is_public
 
@@ -23,12 +23,12 @@ NOT_PUBLIC = """0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.2
 2001:0:808:808::f5ff:fffe 2001:0:a00:1::f7f7:f7f7 4000::1 5f00::1""".split()  # noqa: SIM905
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@table("address", PUBLIC)
 def test_public(address: str) -> None:
     assert is_public(address)
 
 
-@pytest.mark.parametrize("address", [*NOT_PUBLIC, "", "localhost", "127.1", "0x7f000001", "010.8.8.8", "8.8.8.8 "])
+@table("address", [*NOT_PUBLIC, "", "localhost", "127.1", "0x7f000001", "010.8.8.8", "8.8.8.8 "])
 def test_not_public(address: str) -> None:
     assert not is_public(address)
 

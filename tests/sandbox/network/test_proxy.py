@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.sandbox.network import proxy as proxy_module
 from golem_forge.sandbox.network.proxy import HostProxy, Upstream, find_grant, user_proxy
@@ -172,7 +173,7 @@ async def test_granted_hosts_are_reached_through_the_persons_own_proxy(
     assert "bWU6" not in repr(upstream)
 
 
-@pytest.mark.parametrize(
+@table(
     ("environ", "expected"),
     [
         ({}, None),
@@ -182,7 +183,6 @@ async def test_granted_hosts_are_reached_through_the_persons_own_proxy(
         ({"HTTPS_PROXY": "http://p.test:port"}, None),
         ({"HTTPS_PROXY": "http://p.test", "no_proxy": "*"}, Upstream(host="p.test", port=80, direct=("*",))),
     ],
-    ids=str,
 )
 def test_what_counts_as_the_persons_proxy(environ: dict[str, str], expected: Upstream | None) -> None:
     assert user_proxy(environ) == expected

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.globs import HostGroup
 from golem_forge.sandbox.network.registries import (
@@ -16,7 +16,7 @@ from golem_forge.sandbox.network.registries import (
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "value", "group", "place"),
     [
         ("PIP_INDEX_URL", "https://a.test/simple", HostGroup.PYTHON, ("a.test", 443)),
@@ -36,7 +36,7 @@ def test_a_mirror_belongs_to_its_group(name: str, value: str, group: HostGroup, 
     assert all(place not in group_places(other, environ) for other in HostGroup if other is not group)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "shown"),
     [
         ("https://ada:canary@a.test/s", "https://a.test/s"),

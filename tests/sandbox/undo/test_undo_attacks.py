@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.undo.tree import Project, git, remove, snapshot
+from tests.sandbox.undo.tree import Project, git, remove, repository_at, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import ChangeSet
@@ -34,17 +34,7 @@ TESTS = str(Path(__file__).parents[3])
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    git(made, "init", "-q", "-b", "main")
-    git(made, "config", "user.email", "a@b")
-    git(made, "config", "user.name", "a")
-    (made / "a.txt").write_text("one\n")
-    (made / "src").mkdir()
-    (made / "src/b.py").write_text("print(1)\n")
-    git(made, "add", "-A")
-    git(made, "commit", "-qm", "first")
-    return made
+    return repository_at(tmp_path / "project")
 
 
 @pytest.fixture

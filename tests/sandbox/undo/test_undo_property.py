@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
-import functools
 import os
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from tests.sandbox.undo.tree import Project, git, remove, snapshot
+from tests.sandbox.undo.tree import Project, git, remove, repository_at, snapshot
 
 NAMES = (
     "a.txt",
@@ -108,14 +105,16 @@ def _apply(root: Path, kind: str, *rest: Any) -> None:
         os.link(path, root / rest[1])
 
 
-PARTS = 10
+PARTS = 5
 """Of the examples in a repository: each part ends in its time beside other work, too."""
 
 
 @pytest.mark.parametrize("part", [*range(PARTS), None], ids=[*(f"a repository {n}" for n in range(PARTS)), "none"])
 def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool) -> None:
     @seed(part or 0)
-    @settings(max_examples=500 if is_long else 5, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(
+        max_examples=1000 if is_long else 5, deadline=None, suppress_health_check=list(HealthCheck), database=None
+    )
     @given(
         st.lists(OPERATIONS, max_size=6),
         st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), min_size=1, max_size=3),
@@ -127,25 +126,12 @@ def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool)
     check()
 
 
-@functools.cache
-def _repository() -> Path:
-    """With one commit; each example has a copy."""
-    root = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, root, ignore_errors=True)
-    git(root, "init", "-q", "-b", "main")
-    (root / "a.txt").write_text("tracked\n")
-    (root / "src").mkdir()
-    (root / "src/b.py").write_text("print(1)\n")
-    git(root, "add", "-A")
-    git(root, "commit", "-qm", "first")
-    return root
-
-
 def _check(folder: Path, before: list[Any], turns: list[list[Any]], *, with_git: bool) -> None:
     root = folder / "project"
-    root.mkdir()
     if with_git:
-        shutil.copytree(_repository(), root, symlinks=True, dirs_exist_ok=True)
+        repository_at(root)
+    else:
+        root.mkdir()
     for operation in before:
         apply(root, operation)
     project = Project(root, folder / "home")

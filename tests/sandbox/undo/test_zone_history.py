@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import shutil
+import signal
 import socket
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, snapshot
+from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, repository_at, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import PathKind
@@ -30,15 +33,7 @@ MANY = "i=0; while [ $i -lt 6000 ]; do : > $i; i=$((i+1)); done"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    made = tmp_path / "project"
-    made.mkdir()
-    git(made, "init", "-q", "-b", "main")
-    (made / "a.txt").write_text("one\n")
-    (made / "src").mkdir()
-    (made / "src/b.py").write_text("print(1)\n")
-    (made / ".gitignore").write_text("*.sqlite3\n/uploads\n.venv\n/build\n")
-    git(made, "add", "-A")
-    git(made, "commit", "-qm", "first")
+    made = repository_at(tmp_path / "project", ignores="*.sqlite3\n/uploads\n.venv\n/build\n")
     _age(made)
     return made
 
@@ -549,26 +544,32 @@ def test_a_secret_is_not_in_the_store(project: Project) -> None:
     assert project.history.coverage().uncovered == ()
 
 
-KILLED = """
-import os, sys, signal
-from pathlib import Path
-sys.path.insert(0, {tests!r})
-from tests.sandbox.undo.tree import Project
-from golem_forge.sandbox.undo import restore
-project = Project(Path({root!r}), Path({home!r}))
-facts = {{"session": "s1", "call": "killed", "tool": "exec_command", "turn": 1}}
-project.history.begin("s1", "killed", "exec_command (killed)", facts)
-(project.root / "a.txt").write_text("half\\n")
-(project.root / "src/b.py").unlink()
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+def is_killed(work: Callable[[], object]) -> bool:
+    """Whether another process, which does this, is killed by it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_process_changed_is_in_its_sessions_log_and_can_be_undone(root: Path, tmp_path: Path) -> None:
+    def work() -> None:
+        project = Project(root, tmp_path / "home")
+        facts = {"session": "s1", "call": "killed", "tool": "exec_command", "turn": 1}
+        project.history.begin("s1", "killed", "exec_command (killed)", facts)
+        (root / "a.txt").write_text("half\n")
+        (root / "src/b.py").unlink()
+        die()
+
     before = snapshot(root)
-    tests = str(Path(__file__).parents[3])
-    script = KILLED.format(tests=tests, root=str(root), home=str(tmp_path / "home"))
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+    assert is_killed(work)
     project = Project(root, tmp_path / "home")
     [told] = recover(project.home, project.sandbox, project.settings)
     assert "cut short after it changed 2 paths" in told
@@ -589,26 +590,19 @@ def test_a_restore_that_is_killed_is_finished_by_the_next_session(root: Path, tm
     (root / "a.txt").write_text("agent\n")
     project.end(call)
     after = snapshot(root)
-    script = f"""
-import os, sys, signal
-from pathlib import Path
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from tests.sandbox.undo.tree import Project
-count = 0
-def counted(function):
-    def call(*args, **options):
-        global count
-        count += 1
-        if count == {at}:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*args, **options)
-    return call
-project = Project(Path({str(root)!r}), Path({str(tmp_path / "home")!r}))
-for name in ("rename", "unlink", "mkdir"):
-    setattr(os, name, counted(getattr(os, name)))
-project.undo(turn=1)
-"""
-    killed = subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
+
+    def work() -> None:
+        changes = itertools.count(1)
+
+        def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda *args, **options: die() if next(changes) == at else function(*args, **options)
+
+        restored = Project(root, tmp_path / "home")
+        for name in ("rename", "unlink", "mkdir"):
+            setattr(os, name, counted(getattr(os, name)))
+        restored.undo(turn=1)
+
+    killed = is_killed(work)
     again = Project(root, tmp_path / "home")
     recover(again.home, again.sandbox, again.settings)
     assert snapshot(root) in (before, after)  # before its steps were written down, nothing had been done

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shutil
 import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 from golem_forge.config.sandbox_block import UndoSettings
@@ -39,6 +42,32 @@ def git(root: Path, *words: str, check: bool = True) -> str:
     )
     assert not check or ran.returncode == 0, (words, ran.stderr)
     return ran.stdout
+
+
+def repository_at(place: Path, ignores: str = "") -> Path:
+    """A copy of a repository with one commit, in which two files are tracked, and a `.gitignore` with these lines."""
+    shutil.copytree(_template(ignores), place, symlinks=True)
+    git(place, "update-index", "-q", "--refresh")
+    return place
+
+
+@functools.cache
+def _template(ignores: str) -> Path:
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    git(root, "init", "-q", "-b", "main")
+    git(root, "config", "user.email", "ada@example.org")
+    git(root, "config", "user.name", "Ada")
+    for sample in (root / ".git/hooks").iterdir():
+        sample.unlink()
+    (root / "a.txt").write_text("one\n")
+    (root / "src").mkdir()
+    (root / "src/b.py").write_text("print(1)\n")
+    if ignores:
+        (root / ".gitignore").write_text(ignores)
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "first")
+    return root
 
 
 def snapshot(root: Path) -> dict[str, object]:

@@ -4,9 +4,13 @@ too, so pytest is not."""
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -147,6 +151,26 @@ def git(where: Path, *words: str, check: bool = True) -> str:
     return (said.stdout + said.stderr).rstrip("\n")
 
 
+@functools.cache
+def _template() -> tuple[Path, Path]:
+    """The repository that each person has a copy of, and the mark of the program in it."""
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    (root / "home").mkdir()
+    where = root / "repository"
+    init(where, "-b", "main")
+    shutil.rmtree(where / ".git/hooks")  # samples
+    (where / ".git/hooks").mkdir()
+    (where / "Makefile").write_text("all:\n\ttrue\n")
+    evil = where / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ntouch {root / 'mark'}\n")
+    evil.chmod(0o755)
+    git(where, "add", ".")
+    git(where, "commit", "-q", "-m", "first")
+    git(where, "commit", "-q", "--allow-empty", "-m", "second")
+    return where, root / "mark"
+
+
 class Person:
     """Works in a repository of two commits, beside a program that leaves a mark if git runs it."""
 
@@ -158,19 +182,13 @@ class Person:
     def __init__(self, house: House) -> None:
         self.where = house.workspace
         self.home = house.root / "home"
-        self.mark = house.root / "mark"
+        repository, self.mark = _template()
+        self.mark.unlink(missing_ok=True)
         self.outside = house.root / "outside.txt"
         self.outside.write_text("mine\n")
         (self.home / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
-        self.git("init", "-q", "-b", "main", ".")
-        (self.where / "Makefile").write_text("all:\n\ttrue\n")
-        evil = self.where / "evil.sh"
-        evil.write_text(f"#!/bin/sh\ntouch {self.mark}\n")
-        evil.chmod(0o755)
-        self.git("add", ".")
-        self.git("commit", "-q", "-m", "first")
-        self.git("commit", "-q", "--allow-empty", "-m", "second")
-        assert not self.mark.exists()
+        shutil.copytree(repository, self.where, symlinks=True, dirs_exist_ok=True)
+        self.git("status")  # the index knows these files by their times
 
     def git(self, *words: str, where: Path | None = None) -> subprocess.CompletedProcess[str]:
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE, within
+from tests.tables import table
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.config.yaml_file import parse_yaml
@@ -49,7 +50,7 @@ HOOK = ("protected", "write", "/workspace/.git/hooks/pre-commit")
 ENV = ("secret", "read", "/workspace/.env")
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     [
         ("bash: line 1: .git/config: Read-only file system", CONFIG),
@@ -93,7 +94,7 @@ def test_error_texts_that_name_a_refused_path(line: str, expected: tuple[str, st
     assert facts(f"first\n{line}\nlast\n") == [expected]
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "permission denied",
@@ -126,7 +127,7 @@ def test_a_program_speaking_of_no_file_is_no_denial_in_a_read_only_zone() -> Non
     assert facts("touch: cannot touch 'a': Read-only file system", plan) == [("path", "write", "/docs/a")]
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     [
         ("sh: 1: cannot create /etc/made: Read-only file system", [("path", "write", "/etc/made")]),
@@ -290,7 +291,7 @@ def test_only_beginning_and_end_of_a_long_output_are_read() -> None:
     assert facts(far + error + far + far) == []
 
 
-@pytest.mark.parametrize(
+@table(
     "piece",
     [
         "permission denied ",

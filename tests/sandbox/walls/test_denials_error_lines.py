@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.walls.denials import find_denials
 from golem_forge.sandbox.walls.model import PlannedZone, RefusalReason, Restriction, WallPlan
@@ -171,12 +171,12 @@ PRINTED_IN_FULL_WALLS = {
 }
 
 
-@pytest.mark.parametrize(("line", "expected"), PRINTED_IN_FULL_WALLS.items())
+@table(("line", "expected"), PRINTED_IN_FULL_WALLS.items())
 def test_lines_printed_in_full_walls(line: str, expected: str) -> None:
     assert facts(f"before\n{line}\nafter", FULL) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     {
         "OSError: [Errno 30] Read-only file system": "",
@@ -204,7 +204,7 @@ def test_where_every_word_could_be_a_path_only_a_name_is_one(line: str, expected
     assert facts(line, IN_DOCS) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     {
         "PermissionError: [Errno 13] Permission denied": "",

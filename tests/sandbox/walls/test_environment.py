@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.sandbox_block import variable_problem
 from golem_forge.core.errors import ConfigError, ToolFailed
@@ -66,7 +67,7 @@ def test_what_commands_declare() -> None:
     assert exec_environment(tty=False, level=Level.LANDLOCK, hosts=False, workspace="")["FORGE_WALLS"] == "landlock"
 
 
-@pytest.mark.parametrize(
+@table(
     "name", ["LD_PRELOAD", "LD_X", "BASH_ENV", "ENV", "BASH_FUNC_ls", "PATH", "HOME", "FORGE_WALLS", "a-b", "", "A=B"]
 )
 def test_names_that_are_refused(name: str) -> None:
@@ -77,12 +78,12 @@ def test_names_that_are_refused(name: str) -> None:
         assert repr(name) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["TOKEN", "PATHS", "HOMER", "ENVIRONMENT", "XLD_A", "ld_preload"])
+@table("name", ["TOKEN", "PATHS", "HOMER", "ENVIRONMENT", "XLD_A", "ld_preload"])
 def test_names_that_are_not(name: str) -> None:
     assert variable_problem(name) == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("block", "expected"),
     [
         ({"pas": []}, "env.pas: unknown key 'pas'; did you mean 'pass'?"),

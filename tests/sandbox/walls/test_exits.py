@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.sandbox.sandbox import Sandbox
@@ -114,7 +115,7 @@ def missed(text: str, shown: Exits = NO_EXITS, *, sockets: tuple[str, ...] = (),
 DOCKER = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         (DOCKER, ["connect /run/docker.sock"]),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.sandbox.process import monitor
 from golem_forge.sandbox.walls import landlock
@@ -66,7 +67,7 @@ KILLERS = (
 )
 
 
-@pytest.mark.parametrize("which", range(len(KILLERS)))
+@table("which", range(len(KILLERS)))
 async def test_with_walls_off_who_kills_its_launcher_leaves_nobody(which: int) -> None:
     mark = f"6{os.getpid()}{which}"
     child = await begin("sh", "-c", KILLERS[which].format(mark=mark), level=Level.OFF)

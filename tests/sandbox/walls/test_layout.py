@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
@@ -32,7 +33,7 @@ def _zone(host: str, name: str = "workspace", *, at_host_path: bool = True) -> Z
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "inside"),
     [
         ("/home/ada/project", "/home/ada/project"),
@@ -128,7 +129,7 @@ class TestPlan:
         readable=layout.SYSTEM,
     )
 
-    @pytest.mark.parametrize(
+    @table(
         ("path", "verb", "why"),
         [
             ("/srv/w/a", Verb.WRITE, None),

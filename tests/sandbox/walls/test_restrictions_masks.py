@@ -46,7 +46,7 @@ def test_3000_fifos_at_the_root_hide_nothing_else(house: House) -> None:
     assert hidden is not None and hidden.why is RefusalReason.SEALED
 
 
-@pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, 1500, 100 * FEW])
+@pytest.mark.parametrize("count", [FEW - 1, FEW, FEW + 1, 10 * FEW, pytest.param(100 * FEW, marks=pytest.mark.long)])
 def test_keys_in_a_test_folder_are_masked_one_by_one(house: House, count: int) -> None:
     _keys(house.workspace / "certs", count)
     (house.workspace / "certs/index.txt").write_text("index\n")
@@ -105,7 +105,7 @@ def test_more_than_walls_can_mask_are_refused_with_their_number(house: House, mo
     _keys(house.workspace / "more", 1)
     assert house.run("ls certs | wc -l", walls).text == "150\n", "the bound"
 
-    for count in (2, 20_000):
+    for count in (2, 2000):
         _keys(house.workspace / "more", count)
         with pytest.raises(SandboxError) as refused:
             house.run("ls", walls)

@@ -498,7 +498,7 @@ class TestChanges:
         """More events than the kernel keeps."""
         mark = self._later(scan)
         flood = "for n in range(20000): open(f'a/b/{n % 100}', 'w').close()"
-        subprocess.run([sys.executable, "-c", flood], cwd=tmp_path, check=True)
+        subprocess.run([sys.executable, "-I", "-S", "-c", flood], cwd=tmp_path, check=True)
         (tmp_path / "top").write_text("x")
         _make(tmp_path, "late/r/.env")
         assert self._since(scan, mark) >= {"top", "a/b/99", "late/r/.env"}
@@ -539,7 +539,8 @@ class TestChanges:
         assert "a/b/old" in self._since(scan, mark)
 
     def _run(self, where: Path, *lines: str) -> None:
-        subprocess.run([sys.executable, "-c", "; ".join(("import os", *lines))], cwd=where, check=True)
+        bare = (sys.executable, "-I", "-S")
+        subprocess.run([*bare, "-c", "; ".join(("import os", *lines))], cwd=where, check=True)
 
     def test_placeholders_do_not_make_it_look_at_everything(
         self, scan: ZoneScan, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls import seccomp
@@ -47,8 +48,8 @@ def verdict(program: bytes, number: int, *arguments: int, audit: int) -> int:
             at += if_true if holds else if_false
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("level", LEVELS)
+@table("machine", PROCESSORS)
 def test_dangerous_calls_are_refused(machine: str, level: str) -> None:
     processor = PROCESSORS[machine]
     program = filter_program(**LEVELS[level], machine=machine)
@@ -58,8 +59,8 @@ def test_dangerous_calls_are_refused(machine: str, level: str) -> None:
     assert verdict(program, processor.numbers["clone3"], audit=processor.audit) == 0x00050000 | errno.ENOSYS
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("level", LEVELS)
+@table("machine", PROCESSORS)
 def test_foreign_conventions_reach_nothing(machine: str, level: str) -> None:
     program = filter_program(**LEVELS[level], machine=machine)
     for audit in FOREIGN.values():
@@ -68,7 +69,7 @@ def test_foreign_conventions_reach_nothing(machine: str, level: str) -> None:
         assert verdict(program, 0x40000000 | 39, audit=PROCESSORS[machine].audit) == 0x00050000 | errno.ENOSYS
 
 
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("machine", PROCESSORS)
 def test_arguments_decide(machine: str) -> None:
     processor = PROCESSORS[machine]
 
@@ -94,7 +95,7 @@ def test_arguments_decide(machine: str) -> None:
     assert full("fchmodat") == full("socketpair", 1, 2) == full("prlimit64", 7) == ALLOW
 
 
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("machine", PROCESSORS)
 def test_process_one_is_nobody_s_to_change(machine: str) -> None:
     processor = PROCESSORS[machine]
 
@@ -113,7 +114,7 @@ def test_process_one_is_nobody_s_to_change(machine: str) -> None:
     assert full("prctl", 15) == full("prctl", 1, 9) == ALLOW
 
 
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("machine", PROCESSORS)
 def test_read_only_walls_refuse_attributes_sockets_and_other_processes(machine: str) -> None:
     processor = PROCESSORS[machine]
     program = filter_program(**LEVELS["landlock"], machine=machine)
@@ -176,7 +177,7 @@ def under(level: str, code: str, *arguments: str, **options: Any) -> subprocess.
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **options)
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@table("level", LEVELS)
 def test_the_kernel_refuses_each(level: str) -> None:
     numbers = PROCESSORS[os.uname().machine].numbers
     tries = [[name, numbers[name], [-1] * 6] for name in seccomp._REFUSED if name in numbers]
@@ -226,7 +227,7 @@ def test_reading_programs_work_under_the_read_only_filter(command: tuple[str, ..
     assert done.stdout
 
 
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("machine", PROCESSORS)
 def test_without_any_network_nothing_can_be_named(machine: str) -> None:
     processor = PROCESSORS[machine]
     program = filter_program(network=Network.NONE, machine=machine)
@@ -239,8 +240,8 @@ def test_without_any_network_nothing_can_be_named(machine: str) -> None:
     assert own_program("socketpair", 1, 2) == DENY  # a datagram pair could send to any name of the host
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("machine", PROCESSORS)
+@table("level", LEVELS)
+@table("machine", PROCESSORS)
 def test_no_file_gets_a_set_user_id_bit(machine: str, level: str) -> None:
     processor = PROCESSORS[machine]
     program = filter_program(**LEVELS[level], machine=machine)

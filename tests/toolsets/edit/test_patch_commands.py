@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.toolsets.edit.patch import PatchCommand, is_bare_patch, rebase_patch, split_patch_command
 
@@ -10,7 +11,7 @@ PATCH = "*** Begin Patch\n*** Add File: a.txt\n+it's $HOME `x` \\n\n*** End Patc
 PLAIN = "*** Begin Patch\n*** Add File: a.txt\n+a\n*** End Patch\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("cmd", "directory"),
     [
         (f"apply_patch <<'EOF'\n{PATCH}EOF", ""),
@@ -38,7 +39,7 @@ def test_an_unquoted_end_word_counts_only_where_the_shell_would_change_nothing()
     assert split_patch_command(f"apply_patch <<EOF\n{PATCH}EOF") is None
 
 
-@pytest.mark.parametrize(
+@table(
     "cmd",
     [
         f"apply_patch <<'EOF'\n{PATCH}EOF\nls",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.tables import table
 
 from golem_forge.config.sandbox_block import HostCredential
 from golem_forge.core.decisions import Status
@@ -133,7 +134,7 @@ async def test_hosts_are_effects_in_one_spelling(sandbox: Sandbox) -> None:
     assert plan.fingerprint_args["network"] == ["group:go", "proxy.golang.org:443"]
 
 
-@pytest.mark.parametrize(
+@table(
     "args",
     [
         {"network": ["https://x"]},

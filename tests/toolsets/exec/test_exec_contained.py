@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 from tests.toolsets.conftest import Bench
 
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict
@@ -72,7 +73,7 @@ def big(workspace: Path, coverage: Callable[..., None]) -> Path:
     return workspace / "data/big.bin"
 
 
-@pytest.mark.parametrize(
+@table(
     "cmd",
     [
         "touch a",

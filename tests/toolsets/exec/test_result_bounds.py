@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.text import FixedText, TextSource
 from golem_forge.toolsets.exec.result import JoinedText, TextSlice, bound_text
@@ -35,7 +36,7 @@ def test_lines_are_cut_whole_and_the_rest_is_counted() -> None:
     assert kept == [text]
 
 
-@pytest.mark.parametrize("limit", [4, 5, 6, 7, 40, 1000])
+@table("limit", [4, 5, 6, 7, 40, 1000])
 def test_no_character_is_divided_and_the_limit_is_in_bytes(limit: int) -> None:
     shown = bound_text(FixedText(("é" * 40_000).encode()), limit, Kept())
     head, joint, tail = shown.text.split("\n")

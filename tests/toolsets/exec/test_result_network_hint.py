@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.text import FixedText
 from golem_forge.toolsets.exec.result import NETWORK_IS_OFF, SSH_STAYS_OUTSIDE, offline_hint
 from golem_forge.toolsets.git import REACHING_REMOTES
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "port"),
     [
         ('connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused', "5432"),
@@ -33,7 +33,7 @@ _NAME = "The network is off inside; to install packages, name {} in 'network' of
 _GIT = "fatal: unable to access 'https://git.example/a/b/': Could not resolve host: git.example"
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "text", "way"),
     [
         ("cd x && git push", _GIT, REACHING_REMOTES),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.toolsets.exec.sessions import PendingInput
 
@@ -24,7 +25,7 @@ def test_a_refused_write_leaves_the_buffer_as_it_was() -> None:
     assert pending.preview("d").line == "abd"
 
 
-@pytest.mark.parametrize("chars", ["\t", "\x1b[A", "ls\x03", "\x7f", "\x15", "\x1a", "\x9b", "\b"])
+@table("chars", ["\t", "\x1b[A", "ls\x03", "\x7f", "\x15", "\x1a", "\x9b", "\b"])
 def test_control_characters_make_the_line_opaque(chars: str) -> None:
     assert PendingInput().preview(chars).opaque
     assert not PendingInput().preview("plain é\r\n").opaque
@@ -48,7 +49,7 @@ def test_an_interrupt_of_an_empty_line_changes_nothing() -> None:
     assert not pending.preview("ls\n").opaque
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second", "whole"),
     [
         ("rm \\\n", "-rf x\n", "rm \\\n-rf x\n"),
@@ -86,7 +87,7 @@ def test_what_never_ends_is_asked_about_and_then_counts_as_submitted() -> None:
     assert pending.text == ""
 
 
-@pytest.mark.parametrize("line", ["!!\n", "!rm\n", "sudo !!:1\n", "^ls^rm^\n", "ls\r^a^b\n", 'echo "!$"\n'])
+@table("line", ["!!\n", "!rm\n", "sudo !!:1\n", "^ls^rm^\n", "ls\r^a^b\n", 'echo "!$"\n'])
 def test_a_line_that_names_an_earlier_one_is_opaque(line: str) -> None:
     assert PendingInput().preview(line).opaque
 

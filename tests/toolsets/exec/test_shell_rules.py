@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.tables import table
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ForgeError
@@ -44,7 +45,7 @@ def judged(command: str, sandbox: Sandbox, **changes: Any) -> ShellRuleVerdict:
     return evaluate_shell_rules(words, text, chosen.rules, chosen.default, SandboxWorld(sandbox), "/workspace")
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "verdict"),
     [
         ("git status", Verdict.PRE_APPROVED),
@@ -93,7 +94,7 @@ def test_a_default_may_block(sandbox: Sandbox) -> None:
         judged("make", sandbox, default={"approval": "blocked"})
 
 
-@pytest.mark.parametrize(
+@table(
     "block",
     [
         {"rule": []},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.exec.shell import split_words
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "words"),
     [
         ("git status", ("git", "status")),
@@ -28,7 +29,7 @@ def test_words(text: str, words: tuple[str, ...]) -> None:
     assert split_words(text) == words
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "found", "position"),
     [
         ("ls -l | wc", "|", 6),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import ToolContext
@@ -39,7 +40,7 @@ def grow(directory: Path, dice: random.Random, depth: int = 0) -> None:
         (directory / ".gitignore").write_text(lines + dice.choice(("", "\n", "\r\n")))
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 60))])
 async def test_t44_both_engines_find_the_same(seed: int, workspace: Path, sandbox: Sandbox, bare_walls: Any) -> None:
     dice = random.Random(seed)
     grow(workspace, dice)
@@ -54,7 +55,7 @@ async def test_t44_both_engines_find_the_same(seed: int, workspace: Path, sandbo
         assert answers[0].text == answers[1].text, (path, args)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "left_out", "kept"),
     [
         ("*.log", ["a.log", "d/a.log"], ["a.txt"]),

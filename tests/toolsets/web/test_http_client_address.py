@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
@@ -61,7 +62,7 @@ def plan(url: str, ctx: ToolContext | None = None) -> Plan:
     return made
 
 
-@pytest.mark.parametrize("url", INVALID)
+@table("url", INVALID)
 def test_t48_what_is_no_plain_web_address_is_invalid(url: str) -> None:
     answer = create_webfetch_tool().validate_input({"url": url})
     assert isinstance(answer, Err)
@@ -84,7 +85,7 @@ def test_ranges_and_names(args: dict[str, object], words: str) -> None:
     assert isinstance(answer, Err) and answer.message.startswith(words)
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "target", "shown"),
     [
         ("http://Example.COM", "example.com:80", "http://example.com/"),
@@ -105,7 +106,7 @@ def test_one_spelling_for_judging_showing_and_asking(url: str, target: str, show
     assert [effect.describe() for effect in made.effects] == [f"net {target}"]
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "http://127.0.0.1/",

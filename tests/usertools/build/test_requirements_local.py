@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.usertools.build.requirements import ScriptBlock, local_sources
 from golem_forge.usertools.folder import FolderFiles
@@ -34,7 +35,7 @@ def test_words_to_uv_may_name_places() -> None:
     assert said("a", uv=True) != said("a", uv=True, beside="another wheel")
 
 
-@pytest.mark.parametrize(
+@table(
     "lock",
     [
         '[[package]]\nname = "a"\nsource = { path = "a.whl" }\n',

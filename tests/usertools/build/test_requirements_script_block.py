@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.usertools.build.requirements import satisfies, script_block
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
@@ -41,7 +42,7 @@ def test_the_last_end_of_the_comment_counts() -> None:
         read('# /// script\n# dependencies = ["a"]\n# ///\n# x = 1\n# ///\n')
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "# /// script\n# dependencies = [\n# ///\n",
@@ -52,7 +53,6 @@ def test_the_last_end_of_the_comment_counts() -> None:
         "# /// script\n" + "# # filling\n" * 10_000 + "# ///\n",
         "# /// script\n# a = " + "[" * 30_000 + "\n# ///\n",
     ],
-    ids=["toml", "no list", "no texts", "no text", "twice", "long", "deep"],
 )
 def test_what_is_refused(text: str) -> None:
     with pytest.raises(Unusable) as caught:
@@ -61,7 +61,7 @@ def test_what_is_refused(text: str) -> None:
     assert caught.value.message.startswith("x.py: ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("specifier", "expected"),
     [
         ("", True),

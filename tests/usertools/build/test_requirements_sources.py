@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.policy.rules.book import RuleBook, host_rule_for
 from golem_forge.sandbox.network.registries import without_credentials
@@ -30,7 +31,7 @@ def hosts(environ: dict[str, str], block: str = 'dependencies = ["a"]', lock: by
     return python_sources(environ, found, lock).hosts
 
 
-@pytest.mark.parametrize(
+@table(
     ("environ", "expected"),
     [
         ({}, PYPI),
@@ -82,7 +83,7 @@ def test_go_asks_its_proxy_and_never_a_repository(tmp_path: Path) -> None:
     assert go_sources({"GOPROXY": "direct"}).env["GOPROXY"] == "off"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("module x\n", False),

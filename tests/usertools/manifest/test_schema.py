@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import Err, Ok
@@ -72,7 +72,7 @@ def test_no_parameters_take_no_arguments() -> None:
     assert schema("") == {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "said"),
     [
         ({}, "x: must: field required"),
@@ -99,7 +99,7 @@ def test_a_refusal_names_the_parameter_and_the_index(args: dict[str, Any], said:
     assert answer.message.startswith(said)
 
 
-@pytest.mark.parametrize("text", ["007", "1.10", "1e5", "true", "NaN", " padded ", "", "a b;$(id)\n\"'"])
+@table("text", ["007", "1.10", "1e5", "true", "NaN", " padded ", "", "a b;$(id)\n\"'"])
 def test_strings_stay_exactly_as_they_are(text: str) -> None:
     answer = tool().validate_input({"must": text})
     assert isinstance(answer, Ok) and answer.data["must"] == text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.usertools.diagnostics import DiagnosticCode, Unusable
 from golem_forge.usertools.manifest import (
@@ -134,7 +135,7 @@ def test_an_argument_that_does_not_fit_is_kept_for_the_run_to_refuse() -> None:
 # YAML itself
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "said"),
     [
         ("name: x\ndescription: [a\n", 3, "not valid YAML"),
@@ -216,7 +217,7 @@ def test_the_first_problem_of_the_file_is_told() -> None:
     assert message("mode: x\ntimeout: 0\n").startswith("mode:")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "folder", "code"),
     [
         ("foo", "bar", DiagnosticCode.NAME_MISMATCH),
@@ -233,9 +234,7 @@ def test_names_have_codes_of_their_own(name: str, folder: str, code: DiagnosticC
     assert error.message.startswith("tool.yaml: name: ")
 
 
-@pytest.mark.parametrize(
-    "entrypoint", ["../evil", "a/b", ".", "..", "/bin/ls", "a\\b", '"a\\0b"', '"a\\e[2J"', "x" * 256]
-)
+@table("entrypoint", ["../evil", "a/b", ".", "..", "/bin/ls", "a\\b", '"a\\0b"', '"a\\e[2J"', "x" * 256])
 def test_an_entrypoint_that_is_no_file_of_the_folder(entrypoint: str) -> None:
     error = refusal(SMALL.replace("x.py", entrypoint))
     assert error.diagnostic_code is DiagnosticCode.ENTRYPOINT_INVALID
@@ -246,7 +245,7 @@ def test_an_entrypoint_that_is_no_file_of_the_folder(entrypoint: str) -> None:
 # Each key
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "said"),
     [
         ("label: [a]\n", "label: must be a string"),
@@ -307,7 +306,7 @@ def test_a_broken_rule_is_told_by_its_key(more: str, said: str) -> None:
     assert message(more).startswith(said)
 
 
-@pytest.mark.parametrize("hidden", ["\\e[31m", "\\u202e", "\\u200b", "\\ufeff", "\\t", "\\U000e0041", "\\x85"])
+@table("hidden", ["\\e[31m", "\\u202e", "\\u200b", "\\ufeff", "\\t", "\\U000e0041", "\\x85"])
 def test_a_description_hides_nothing(hidden: str) -> None:
     error = refusal(SMALL.replace("description: d", f'description: "a{hidden}b"'))
     assert error.message == "tool.yaml: description: must not contain control, bidi or zero-width characters"
@@ -342,7 +341,7 @@ def test_no_zones_is_not_the_same_as_not_saying() -> None:
 # Parameters
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "said"),
     [
         ("type: invalid", "type: must be one of string, number, integer, boolean, array, object"),
@@ -398,7 +397,7 @@ def test_what_a_parameter_must_have_is_named_with_its_place() -> None:
     assert refusal(SMALL + first + "{name: 1b, type: string, description: d}\n").line == 7
 
 
-@pytest.mark.parametrize("name", ["1a", "_a", "a b", "a.b", "''", "a" * 65, "é"])
+@table("name", ["1a", "_a", "a b", "a.b", "''", "a" * 65, "é"])
 def test_names_of_parameters(name: str) -> None:
     assert message(f"parameters:\n  - {{name: {name}, type: string, description: d}}\n") == (
         "parameters[0].name: must be a letter, then up to 63 letters, digits, '-' and '_'"
@@ -437,7 +436,7 @@ def test_values_that_are_allowed_by_the_other_keys() -> None:
 # Tests
 
 
-@pytest.mark.parametrize(
+@table(
     ("more", "said"),
     [
         ("{argments: {}}", "tests[0]: unknown key 'argments' (did you mean 'arguments'?)"),

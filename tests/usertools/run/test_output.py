@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.process.launch import Capture
@@ -162,7 +163,7 @@ async def test_any_json_value_is_structured_content(text):
     assert done.status is Status.SUCCESS and done.result.structured == json.loads(text) and done.result.text == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("printed", "place"),
     [
         (b"", "line 1 column 1"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.tables import table
 
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.manifest import ArgumentStyle, BooleanFlags, ParameterType, PathUse
@@ -54,7 +55,7 @@ def test_text_arrives_exactly_and_is_always_one_element():
     assert arrived(argv) == [f"--x={text}".encode() for text in EXACT]
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
         (20, "20"),
@@ -79,8 +80,8 @@ def test_an_integer_has_as_many_digits_as_it_has():
     assert flags([parameter("n", "integer")], {"n": 10**5000}) == ("--n=1" + "0" * 5000,)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("style", ArgumentStyle)
+@table("value", [math.nan, math.inf, -math.inf])
+@table("style", ArgumentStyle)
 def test_what_is_no_number_is_refused_everywhere(value, style):
     with pytest.raises(InputInvalid, match=r"^n: must be a finite number"):
         process_input(manifest(parameters=(parameter("n", "number"),), arguments=style), {"n": value}, paths={})

@@ -26,17 +26,30 @@ ENV = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"}
 STARTER = os.path.join(starter_folder(), "start.py")
 
 SCRIPTS = {
-    "names": "print(sorted(globals()), __name__, __file__, __doc__, __builtins__, __spec__, __package__)",
-    "order of names": "print(list(globals()), __loader__.name, __loader__.path, type(__loader__))",
-    "sys": """
+    "prints": """
+print(sorted(globals()), __name__, __file__, __doc__, __builtins__, __spec__, __package__)
+print(list(globals()), __loader__.name, __loader__.path, type(__loader__))
 import sys
 print(sys.argv, sys.orig_argv, sys.path, sys.flags, sys.executable, sys.prefix, sys.dont_write_bytecode)
 print(sys.getrecursionlimit(), sys.exc_info(), sys.excepthook is sys.__excepthook__, len(sys.path_hooks), sys.meta_path)
 print(sorted(sys.modules), sorted(sys.path_importer_cache))
 print([hasattr(sys, name) for name in ("last_value", "last_traceback", "ps1")])
+import os; print(sorted(os.environ.items())); os.system('env | sort')
+import time; print(time.tzname, time.localtime(0).tm_hour, time.timezone)
+import os; print(sorted(os.listdir('/proc/self/fd')), os.umask(0), os.getcwd(), os.getsid(0) > 0)
+import signal
+print([(s, str(signal.getsignal(s))[:30]) for s in signal.valid_signals()])
+import warnings; warnings.warn('old', DeprecationWarning); print('on')
+import inspect
+def f():
+    return 1
+print(inspect.getsource(f), inspect.getfile(f))
+def f(a: int): ...
+print(f.__annotations__)
+import sibling; print(sibling.VALUE, sibling.__file__, sibling.__cached__)
+try: import pytest
+except ImportError as e: print(e)
 """,
-    "environment": "import os; print(sorted(os.environ.items())); os.system('env | sort')",
-    "zone of time": "import time; print(time.tzname, time.localtime(0).tm_hour, time.timezone)",
     "standard input": """
 import sys
 print(sys.stdin, sys.stdin.seekable(), sys.stdin.isatty(), sys.stdin.line_buffering, sys.stdin.fileno(), sys.stdin.name)
@@ -44,8 +57,6 @@ print(sys.stdin is sys.__stdin__, sys.stdin.encoding, sys.stdin.errors, sys.stdi
 print(len(sys.stdin.read()), repr(sys.stdin.read()))
 """,
     "lines": "import sys\nfor line in sys.stdin: print(repr(line[:20]))\ntry: input()\nexcept EOFError: print('end')",
-    "descriptors": "import os; print(sorted(os.listdir('/proc/self/fd')), os.umask(0), os.getcwd(), os.getsid(0) > 0)",
-    "signals": "import signal\nprint([(s, str(signal.getsignal(s))[:30]) for s in signal.valid_signals()])",
     "exit 3": "import sys; print('out'); sys.exit(3)",
     "exit with words": "import sys; print('out'); sys.exit('no good')",
     "exit none": "raise SystemExit",
@@ -90,8 +101,6 @@ raise RuntimeError("over")
 """,
     "a failing thread": "import threading\nt = threading.Thread(target=lambda: 1 / 0, name='t')\nt.start()\nt.join()",
     "unflushed": "import sys; sys.stdout.write('no newline'); sys.stderr.write('neither')",
-    "warning": "import warnings; warnings.warn('old', DeprecationWarning); print('on')",
-    "source": "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f), inspect.getfile(f))",
     "data classes": """
 from dataclasses import dataclass
 from enum import Enum
@@ -111,10 +120,7 @@ x: int = 3
 print(__annotations__)
 """,
     "future": "from __future__ import annotations\ndef f(a: nothing): ...\nprint(f.__annotations__)",
-    "no future": "def f(a: int): ...\nprint(f.__annotations__)",
     "encoded": "# -*- coding: latin-1 -*-\nprint('é')",
-    "sibling": "import sibling; print(sibling.VALUE, sibling.__file__, sibling.__cached__)",
-    "nothing installed": "try: import pytest\nexcept ImportError as e: print(e)",
     "multiprocessing": """
 import multiprocessing, sys
 def double(x):

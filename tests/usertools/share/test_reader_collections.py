@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.storage.home import ForgeHome
@@ -83,7 +84,7 @@ def test_a_tool_under_a_false_name_is_refused(home: ForgeHome, collection: Any, 
     assert leftovers() == []
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"path": "../up"},
@@ -110,7 +111,7 @@ def test_words_of_strangers_are_made_visible(home: ForgeHome, collection: Any) -
     assert row == CollectionEntry(**collection.rows[0] | {"description": "a\\x1b[2J\\u202eb c", "version": "1\\x07"})
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"tools": {}}', "[" * 100_000, '{"tools": [' + "1," * 10_001 + "1]}"])
+@table("text", ["{", "[]", '{"tools": {}}', "[" * 100_000, '{"tools": [' + "1," * 10_001 + "1]}"])
 def test_a_list_that_is_none(home: ForgeHome, collection: Any, text: str) -> None:
     (collection.folder / "forge-tools.json").write_text(text)
     with pytest.raises(SharingError, match=r"forge-tools\.json"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.usertools.diagnostics import SharingError
 from golem_forge.usertools.share import GitSource, LocalSource, parse_source
@@ -12,7 +13,7 @@ from golem_forge.usertools.share import GitSource, LocalSource, parse_source
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "url", "below"),
     [
         (f"git+https://host.test/a/repo@{COMMIT}", "https://host.test/a/repo", ""),
@@ -31,7 +32,7 @@ def test_git_sources(text: str, url: str, below: str) -> None:
     assert parse_source(source.text) == source, "what the lock keeps can be imported again"
 
 
-@pytest.mark.parametrize("pin", ["@main", "@v1.0", f"@{COMMIT[:39]}", f"@{COMMIT}0", "@HEAD", "@", "", f"@{COMMIT}~1"])
+@table("pin", ["@main", "@v1.0", f"@{COMMIT[:39]}", f"@{COMMIT}0", "@HEAD", "@", "", f"@{COMMIT}~1"])
 def test_anything_but_a_full_commit_id_is_refused(pin: str) -> None:
     for start in (
         "git+https://host.test/repo",
@@ -43,7 +44,7 @@ def test_anything_but_a_full_commit_id_is_refused(pin: str) -> None:
             parse_source(start + pin)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         f"git+ssh://-oProxyCommand=x/repo@{COMMIT}",

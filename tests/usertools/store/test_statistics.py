@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.serialization import iso_time
@@ -118,7 +119,7 @@ def test_candidates_are_those_that_never_ran_or_not_since(book: ToolStore) -> No
     assert not book.is_retired("never")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "seconds"),
     [("90d", 90 * DAY), ("12h", 43_200), ("30m", 1800), ("45s", 45), ("2w", 14 * DAY), (" 1D ", DAY)],
 )
@@ -126,7 +127,7 @@ def test_ages(text: str, seconds: int) -> None:
     assert parse_age(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "d", "90", "-1d", "0d", "1.5d", "90 d", "9999999w", "١d", "1d\x1b[2J", "1y"])
+@table("text", ["", "d", "90", "-1d", "0d", "1.5d", "90 d", "9999999w", "١d", "1d\x1b[2J", "1y"])
 def test_what_is_no_age(text: str) -> None:
     with pytest.raises(ForgeError, match="like 90d") as refused:
         parse_age(text)
