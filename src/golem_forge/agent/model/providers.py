@@ -61,6 +61,7 @@ from golem_forge.core.errors import EXTRAS, ConfigError, error_name, install_com
 from golem_forge.core.images import fit_picture
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
+from golem_forge.net.tls import client_tls
 
 _CONNECT_SECONDS: Final = 10
 _TRANSPORT_GRACE: Final = 5
@@ -89,6 +90,7 @@ def open_provider(
     http = httpx2.AsyncClient(
         timeout=httpx2.Timeout(request_timeout + _TRANSPORT_GRACE, connect=_CONNECT_SECONDS),
         event_hooks={"response": [_note_content_type]},
+        verify=client_tls(),
     )
     try:
         inner = _their_model(provider, name, base_url, key, http)

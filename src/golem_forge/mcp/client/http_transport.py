@@ -41,6 +41,7 @@ from golem_forge.mcp.client.transport import (
     current_delivery,
     needs_login,
 )
+from golem_forge.net.tls import client_tls
 
 
 class HttpTransport:
@@ -135,13 +136,14 @@ class RequestWriteStream(ClosingStream):
 
 class ServerHttpClient(sdk.httpx2.AsyncClient):
     def __init__(self, spec: ServerSpec, expanded: ExpandedServer, auth: sdk.httpx2.Auth | None) -> None:
-        address = urlsplit(expanded.url)
+        own = is_loopback(urlsplit(expanded.url).hostname or "")
         super().__init__(
             headers={"user-agent": "golem-forge", **expanded.headers, "accept-encoding": "identity"},
             auth=auth,
             follow_redirects=False,
             max_redirects=_MOST_REDIRECTS,
-            trust_env=not is_loopback(address.hostname or ""),  # no proxy stands between us and this machine
+            trust_env=not own,  # no proxy stands between us and this machine
+            verify=client_tls(trust_env=not own),
             timeout=sdk.httpx2.Timeout(
                 connect=spec.connect_timeout,
                 pool=spec.connect_timeout,
