@@ -177,7 +177,7 @@ def test_revisions_are_words_of_git_alone(looked_at: SandboxWorld) -> None:
 def test_git_reads_the_files_that_are_named_and_is_not_proven_where_a_word_may_mean_something_else(
     text: str, reads: list[str] | None, looked_at: SandboxWorld, workspace: Path
 ) -> None:
-    (workspace / ".git").mkdir()
+    (workspace / ".git").mkdir(exist_ok=True)
     (workspace / "beef").touch()  # a file, or the first digits of a commit
     facts, found = command_facts(text, looked_at, "/workspace", is_secret_name, full_walls=True)
     assert facts.reads_only is (reads is not None)

@@ -221,16 +221,6 @@ def test_a_forged_index_entry_stays_inside_and_git_sees_the_change(house: House,
     assert " M Makefile" in person.git("status", "--short").stdout
 
 
-def test_what_git_is_told_not_to_look_at_is_told(house: House, person: Person) -> None:
-    ran = house.run("git update-index --skip-worktree Makefile; echo x >> Makefile")
-    assert any(one.kind == "git_index" and "Makefile" in one.text for one in ran.after.leftovers)
-    assert person.says("status", "--short") == "M Makefile", "the flag stays inside"
-
-    person.git("update-index", "--assume-unchanged", "Makefile")
-    again = house.run("echo y >> Makefile")
-    assert any(one.kind == "git_index" and "Makefile" in one.text for one in again.after.leftovers)
-
-
 def test_a_new_gitlink_to_a_repository_that_runs_something_is_harmless(house: House, person: Person) -> None:
     house.run(
         "git init -q inner; git -C inner -c user.name=n -c user.email=e commit -q --allow-empty -m x;"

@@ -139,13 +139,16 @@ def test_a_file_that_the_person_told_git_not_to_look_at(house: House, person: Pe
 
 def test_times_that_anybody_can_set_are_not_believed(house: House, person: Person) -> None:
     """`core.trustctime = false` makes git call a file clean that has the old size and time of writing."""
-    person.git("config", "core.trustctime", "false")
-    os.utime(person.where / "Makefile", (10**9, 10**9))
-    person.git("status")
+    for scope in ("--local", "--global"):
+        person.git("config", scope, "core.trustctime", "false")
+        os.utime(person.where / "Makefile", (10**9, 10**9))
+        person.git("status")
 
-    house.run("printf 'all:\\n\\tevil\\n' > Makefile; touch -d @1000000000 Makefile")
+        house.run("printf 'all:\\n\\tevil\\n' > Makefile; touch -d @1000000000 Makefile")
 
-    assert person.git("status", "--short").stdout == " M Makefile\n"
+        assert person.git("status", "--short").stdout == " M Makefile\n", scope
+        person.git("config", scope, "--unset", "core.trustctime")
+        person.git("checkout", "-q", "Makefile")
 
 
 def test_ordinary_work_is_quiet(house: House, person: Person) -> None:

@@ -107,6 +107,8 @@ def test_both_stash(house: House, person: Person) -> None:
     )
 
     assert kept(person) == {("stash", f"On main: s{number}") for number in (1, 2, 3)}, told(ran)
+    stashed = person.says("for-each-ref", "--format=%(objectname)", "refs/forge/stash-*").split()
+    assert {person.says("ls-tree", "--name-only", one, "f1", "f2", "f3") for one in stashed} == {"f1", "f2", "f3"}
     assert person.says("stash", "list", "--format=%gs") == "On main: mine"
     assert told(house.run("git status")) == "" and person.git("fsck").returncode == 0
 

@@ -6,7 +6,6 @@ Each case was an attack that worked once.
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -151,20 +150,6 @@ async def test_a_stash_of_the_person_s_during_a_command_stays(house: House, pers
     assert person.says("stash", "list").count("\n") == 1
 
 
-async def test_what_both_stashed_is_kept(house: House, person: Person) -> None:
-    script = "echo c > Makefile; git stash -q; touch ready; until [ -e go ]; do sleep 0.02; done"
-    walled = await house.walls().start(Job(argv=("bash", "-c", script)))
-    while not (person.where / "ready").exists():
-        await asyncio.sleep(0.01)
-    await asyncio.to_thread(stashed, person, "mine")
-    (person.where / "go").touch()
-    await walled.child.wait()
-
-    assert person.says("stash", "list").endswith("mine") and person.says("stash", "list").count("\n") == 0
-    [kept] = person.says("for-each-ref", "--format=%(objectname)", "refs/forge/stash-*").split()
-    assert person.says("show", f"{kept}:Makefile") == "c"
-
-
 def test_a_directory_where_a_file_belongs_takes_no_commit_along(house: House, person: Person) -> None:
     spoil = "mkdir -p .git/rebase-merge/x .git/worktrees/y/gitdir .git/sharedindex.x; rmdir .git/refs/tags"
     spoil += "; touch .git/refs/tags"
@@ -222,16 +207,6 @@ def test_a_name_that_is_shown_in_a_command_is_one_word(house: House, person: Per
 
     [line] = [one.text for one in ran.after.leftovers if "forge sandbox exec" in one.text]
     assert "git log 'refs/forge/refused/heads/x;touch${IFS}y'`" in line
-
-
-def test_times_are_not_believed_by_the_person_s_own_setting_either(house: House, person: Person) -> None:
-    person.git("config", "--global", "core.trustctime", "false")
-    os.utime(person.where / "Makefile", (10**9, 10**9))
-    person.git("status")
-
-    house.run("printf 'all:\\n\\tevil\\n' > Makefile; touch -d @1000000000 Makefile")
-
-    assert person.git("status", "--short").stdout == " M Makefile\n"
 
 
 async def test_a_flag_that_arrives_while_a_command_runs_hides_nothing_afterwards(house: House, person: Person) -> None:

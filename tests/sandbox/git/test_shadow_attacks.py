@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-import threading
 import time
 from pathlib import Path
 
@@ -161,28 +160,6 @@ def test_what_the_person_did_while_it_was_written_is_not_overwritten(house: Hous
 
     assert person.says("log", "-1", "--format=%s", "main") == "by the person"
     assert not [path for path in (person.where / ".git").rglob("*") if path.suffix in (".lock", ".tmp")]
-
-
-def test_both_commit_all_the_time_and_nobody_loses_anything(house: House, person: Person) -> None:
-    over = threading.Event()
-    made: list[str] = []
-
-    def work() -> None:
-        while not over.is_set() or len(made) < 3:
-            person.git("commit", "-q", "--allow-empty", "-m", "p")
-            made.append(person.says("rev-parse", "HEAD"))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        house.run("for i in $(seq 12); do git commit -q --allow-empty -m c$i; git branch x$i; sleep 0.05; done")
-    finally:
-        over.set()
-        thread.join()
-
-    reachable = set(person.says("rev-list", "--all").split())
-    assert set(made) <= reachable
-    assert person.git("fsck").returncode == 0
 
 
 def test_a_file_with_a_hole_fills_no_disk(house: House, person: Person) -> None:

@@ -134,17 +134,17 @@ def bomb_tar(path: Path) -> None:
         info = member("zeros")
         info.size = 1 << 30
         stream.write(info.tobuf())
-        for _ in range(128):
+        for _ in range(13):
             stream.write(bytes(1 << 20))
 
 
 def bomb_header(path: Path) -> None:
-    """A name of 200 MiB, which a reader of archives would take into memory as a header."""
+    """A name of 20 MiB, which a reader of archives would take into memory as a header."""
     with gzip.open(path, "wb", compresslevel=1) as stream:
         info = member("././@LongLink", tarfile.GNUTYPE_LONGNAME)
-        info.size = 200 << 20
+        info.size = 20 << 20
         stream.write(info.tobuf(tarfile.GNU_FORMAT))
-        for _ in range(200):
+        for _ in range(20):
             stream.write(b"a" * (1 << 20))
 
 
@@ -153,27 +153,32 @@ def bomb_zip(path: Path) -> None:
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("zeros", "w") as stream,
     ):
-        for _ in range(128):
+        for _ in range(13):
             stream.write(bytes(1 << 20))
 
 
 def lying_zip(path: Path) -> None:
-    """Says ten bytes, holds 128 MiB."""
+    """Says ten bytes, holds 13 MiB."""
     bomb_zip(path)
     data = path.read_bytes()
-    path.write_bytes(data.replace(struct.pack("<L", 128 << 20), struct.pack("<L", 10)))
+    path.write_bytes(data.replace(struct.pack("<L", 13 << 20), struct.pack("<L", 10)))
 
 
 @pytest.mark.parametrize("bomb", [bomb_tar, bomb_header, bomb_zip, lying_zip])
-def test_a_bomb_stops_at_the_limit(tmp_path: Path, bomb: Callable[[Path], None]) -> None:
+def test_a_bomb_stops_at_the_limit(
+    tmp_path: Path, bomb: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At a tenth of the limit."""
+    monkeypatch.setattr(archive_module, "MAX_IMPORT_BYTES", 5 << 20)
+    monkeypatch.setattr(archive_module, "_MAX_TAR", 5 << 20)
     path = tmp_path / ("a.zip" if "zip" in bomb.__name__ else "a.tar.gz")
     bomb(path)
-    assert path.stat().st_size < 4 << 20
+    assert path.stat().st_size < 1 << 20
     tracemalloc.start()
     try:
         with pytest.raises(ForgeError):
             read_archive(path)
-        assert tracemalloc.get_traced_memory()[1] < 160 << 20
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
 
