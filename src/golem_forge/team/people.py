@@ -279,6 +279,10 @@ class PersonStore:
             raise no_project(name)
         return found
 
+    def _programs(self, person: Person, project: str) -> frozenset[str] | None:
+        """The program of the project with this name; empty: all that the person may see."""
+        return frozenset({self._project(person, project).id}) if project else person.programs("see")
+
     def _check_free(self, person: Person, name: str, program: str, what: str) -> None:
         """Checks a name that something of this project has. Threat: who may not see it would learn what it is."""
         if not self._is_seen(person, program, what):
@@ -299,9 +303,10 @@ class PersonStore:
         return self.store.now()
 
     def sessions(
-        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
+        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = "", project: str = ""
     ) -> list[StoredSession]:
-        programs = self.require("see", "sessions").programs("see")
+        """`project`: only of the one with this name."""
+        programs = self._programs(self.require("see", "sessions"), project)
         return self.store.sessions(states=states, prefix=prefix, limit=limit, batch=batch, programs=programs)
 
     def find(self, reference: str) -> StoredSession:
@@ -323,9 +328,7 @@ class PersonStore:
         self, *, session: str = "", state: str = "open", limit: int = 1000, wanted: QuestionFilter = ALL_QUESTIONS
     ) -> list[QuestionRow]:
         person = self.require("see", "questions")
-        programs = person.programs("see")
-        if wanted.project:
-            programs = frozenset({self._project(person, wanted.project).id})
+        programs = self._programs(person, wanted.project)
         starter = person.name if wanted.mine else ""
         found = self.store.questions.rows(
             session=session, state=state, limit=limit, programs=programs, starter=starter, wanted=wanted
@@ -451,11 +454,12 @@ class PersonStore:
                 "interactive, strict or auto_deny",
                 "STORE_PERSON",
             )
-        provider, _, name = str(new.facts.get("model") or "").partition(":")
-        if provider == "scripted" and (name.startswith("/") or ".." in name.split("/")):
-            raise TeamError(
-                "the script of a scripted model lies inside the program: name it from there", "STORE_PERSON"
-            )
+        for model in str(new.facts.get("model") or "").split(","):
+            provider, _, name = model.strip().partition(":")
+            if provider == "scripted" and (name.startswith("/") or ".." in name.split("/")):
+                raise TeamError(
+                    "the script of a scripted model lies inside the program: name it from there", "STORE_PERSON"
+                )
         return replace(new, facts={**new.facts, CONFINED: True}, priority=max(-10, min(10, new.priority)))
 
     def add_schedule(self, new: NewSchedule) -> str:

@@ -95,11 +95,12 @@ class RemoteStore:
         return float(_number(self._get("/api/team/sessions", limit=1), "now"))
 
     def sessions(
-        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
+        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = "", project: str = ""
     ) -> list[StoredSession]:
         """The newest first. More than one answer takes are asked for by one more character of their ids at a time."""
         states, most = tuple(states), min(limit, _MOST_ROWS)
-        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": most}
+        only = {"project": project} if project else {}  # a server of an earlier version knows no such filter
+        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": most, **only}
         rows = [_row(StoredSession, each) for each in self._rows("/api/team/sessions", **wanted)]
         found = {row.id: row for row in rows}
         if len(found) < most or limit == most:
@@ -107,7 +108,8 @@ class RemoteStore:
         if len(prefix) >= _MAX_ID or not all(id.startswith(prefix) for id in found):
             raise TeamError(_OTHER_VERSION)  # whoever asks for longer and longer ids would never come to an end
         for character in _ID_CHARACTERS:
-            more = self.sessions(states=states, prefix=prefix + character, batch=batch, limit=limit)
+            longer = prefix + character
+            more = self.sessions(states=states, prefix=longer, batch=batch, limit=limit, project=project)
             found |= {row.id: row for row in more}
         return sorted(found.values(), key=lambda row: (-row.created, row.id))[:limit]
 

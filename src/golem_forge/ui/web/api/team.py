@@ -180,9 +180,11 @@ async def list_sessions(call: ApiCall, query: TeamSessionsFilter) -> TeamSession
     states, person = _checked_states(query.status), query.person
 
     def read() -> tuple[list[StoredSession], dict[str, list[str]], dict[str, str]]:
-        names = _project_names(who)
-        rows = [row for row in who.sessions(states=states, limit=_MAX_ROWS) if all(w in _searched(row) for w in words)]
-        rows = [row for row in rows if query.project in ("", names.get(row.program, ""))]
+        names, project = _project_names(who), query.project
+        if project and project not in names.values():
+            return [], {}, names
+        rows = who.sessions(states=states, limit=_MAX_ROWS, project=project)
+        rows = [row for row in rows if all(word in _searched(row) for word in words)]
         return rows, who.answered_by([row.id for row in rows if person in ("", row.person)][: query.limit]), names
 
     rows, answered, names = await run_in_thread(read)
@@ -331,6 +333,8 @@ class SessionsWanted(ApiModel, title="TeamSessionsQuery"):
     prefix: _ShortText = ""
     batch: _ShortText = ""
     """Only the sessions of that batch."""
+    project: _ShortText = ""
+    """Only of the project with this name."""
     limit: Annotated[int, Field(ge=1, le=10 * _MAX_ROWS)] = _MAX_ROWS
 
 
@@ -354,8 +358,8 @@ def _checked_states(given: str) -> list[str]:
 async def team_sessions(call: ApiCall, query: SessionsWanted) -> Rows:
     """The sessions of the store, newest first."""
     who, states = _who(call), _checked_states(query.states)
-    wanted: dict[str, Any] = {"states": states, "prefix": query.prefix, "batch": query.batch, "limit": query.limit}
-    rows = await run_in_thread(lambda: who.sessions(**wanted))
+    wanted = {name: getattr(query, name) for name in ("prefix", "batch", "project", "limit")}
+    rows = await run_in_thread(lambda: who.sessions(states=states, **wanted))
     return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
 
 
