@@ -100,8 +100,8 @@ class Accounts:
         return [dict(zip((*_PERSON, "expired"), (*row[:-1], bool(row[-1])), strict=True)) for row in rows]
 
     def rotate_token(self, name: str, token_hash: str, *, expires_in: float = 0.0, by: Actor = NOBODY) -> None:
-        """The old one is worth nothing from now on. Somebody who signs in elsewhere has it besides. Raises
-        TeamError."""
+        """Sets a new token; the old one stops working at once. Somebody who signs in elsewhere keeps their sign-in
+        beside it. Raises TeamError."""
         with self.database.transaction() as connection:
             row = connection.execute(
                 "SELECT token, issuer, own_token FROM people WHERE name = :name @update", {"name": name}
@@ -119,8 +119,8 @@ class Accounts:
             record(connection, "token rotated", *by, {"name": name, "days": expires_in / 86400})
 
     def remove_person(self, name: str, *, keep_admin: bool = False, by: Actor = NOBODY) -> None:
-        """Their token is worth nothing from now on. Raises TeamError where there is none. `keep_admin`: and for
-        the only admin, after whom nobody could manage people at the team's address."""
+        """Removes a person; their token stops working at once. Raises TeamError for an unknown name. `keep_admin`: also
+        for the last admin, since nobody could manage people at the team's address afterwards."""
         with self.database.transaction() as connection:
             connection.lock("people")  # two admins may remove each other at once
             rows = connection.execute("SELECT name FROM people WHERE role = 'admin'").fetchall()

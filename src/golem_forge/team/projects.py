@@ -315,10 +315,12 @@ class Projects:
 
     def find(self, name: str) -> Project:
         """Returns a project by its name. Raises TeamError."""
-        for each in self.all():
-            if each.name.casefold() == name.casefold():
-                return each
-        raise no_project(name)
+        if (found := self.named(name)) is None:
+            raise no_project(name)
+        return found
+
+    def named(self, name: str) -> Project | None:
+        return next((each for each in self.all() if each.name.casefold() == name.casefold()), None)
 
     def roles(self) -> dict[str, dict[str, str]]:
         """Person → project → the highest role that they have in it, besides the one in all projects."""
@@ -346,7 +348,7 @@ class Projects:
     # ---- changes
 
     def add(self, project_id: str, name: str) -> Project:
-        """A program in which nothing has run yet. One that is there stays as it is."""
+        """Adds a project for a program in which nothing has run yet; one that exists is not changed."""
         with self.database.transaction() as connection:
             ensure_project(connection, project_id, name)
         return next(each for each in self.all() if each.id == project_id)

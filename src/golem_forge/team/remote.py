@@ -31,8 +31,10 @@ from golem_forge.team.changes import SessionChanges, changes_from_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import NOT_KNOWN, TOKEN_LASTS_S, AnsweredOne, Person, Role
 from golem_forge.team.projects import Project
+from golem_forge.team.question_table import no_question
 from golem_forge.team.rows import ALL_QUESTIONS, NewSession, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule, Schedule
+from golem_forge.team.session_table import no_session, the_one
 from golem_forge.team.workspace import WorkspaceError
 
 _TIMEOUT_S: Final = 30.0
@@ -115,14 +117,9 @@ class RemoteStore:
 
     def find(self, reference: str) -> StoredSession:
         found = self.sessions(prefix=reference, limit=2) if reference else []
-        exact = [row for row in found if row.id == reference]
-        if len(found) > 1 and not exact:
-            raise TeamError(
-                f"several sessions start with {reference!r}; type more of the id (`forge ps --all` shows them)"
-            )
-        if not found:
-            raise TeamError(f"no session {reference!r} in the store; `forge ps --all` shows them", "SESSION_NOT_FOUND")
-        return (exact or found)[0]
+        if (row := the_one(reference, found)) is None:
+            raise TeamError(no_session(reference), "SESSION_NOT_FOUND")
+        return row
 
     def queue(self, new: NewSession, session_id: str = "") -> str:
         """Starts it where the team's server says: what stands in `facts` about this machine does not go there."""
@@ -202,7 +199,7 @@ class RemoteStore:
     def find_question(self, reference: str) -> QuestionRow:
         rows = self._rows("/api/team/questions", prefix=reference) if reference else []
         if not rows:
-            raise TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
+            raise no_question(reference)
         return cast(QuestionRow, _row(QuestionRow, rows[0]))
 
     def question(self, question_id: str) -> QuestionRow | None:
