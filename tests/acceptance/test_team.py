@@ -442,6 +442,9 @@ def test_an_answer_for_good_is_an_admins_and_counts_for_others_with_its_author(t
     assert asked.title.startswith("delete_file")
     lines = b"".join(line for _, line in store.lines(other)).decode()
     assert "the store's rules, by ann" in lines
+    own = team.start("ann")
+    asked = until(lambda: store.questions.rows(session=own))[0]
+    assert asked.title.startswith("write_file"), "under four eyes nobody's rule approves their own session's calls"
     assert "revoked" in team.forge("ann", "rules", "revoke", rules[0]["id"], "--store")
     third = team.start("olga")
     assert until(lambda: store.questions.rows(session=third))[0].title.startswith("write_file")

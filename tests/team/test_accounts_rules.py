@@ -49,6 +49,21 @@ async def test_a_new_rule_is_written_with_the_lines_of_its_session(store: Store,
     commits.close()
 
 
+def test_a_rule_approves_nothing_in_sessions_of_its_author_under_four_eyes(store: Store) -> None:
+    """Threat: an admin answers `always` to somebody else's call, and then starts that call without anybody's look."""
+    for author, tool in (("ann", "write_file"), ("bob", "edit_file")):
+        store.accounts.add_rule(RULE | {"tool": tool}, author)
+    rules = StoreRules(store)
+    rules.refresh()
+
+    def counting(*authors: str) -> set[str]:
+        return {str(each.tool) for each in rules.content("shop", frozenset(authors)).rules}
+
+    assert counting() == counting("eve") == {"write_file", "edit_file"}
+    assert (counting("ann"), counting("ann", "bob")) == ({"edit_file"}, set())
+    assert rules.content("shop", frozenset({"ann"})) is rules.content("shop", frozenset({"ann"}))
+
+
 async def test_a_runner_that_lost_the_session_keeps_neither_the_decision_nor_the_rule(
     store: Store, tmp_path: Path
 ) -> None:

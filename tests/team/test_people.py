@@ -432,7 +432,7 @@ def test_an_inbox_of_many_is_filtered_searched_and_read_in_pages(store: Store) -
     for number, (starter, program, changed) in enumerate(
         (
             ("pat", "shop", {}), ("bob", "shop", {"risk": "high"}), ("bob", "bank", {"tool": "exec_command"}),
-            ("bob", "bank", {"workerPath": [{"name": "main"}, {"name": "helper"}]}),
+            ("bob", "bank", {"workerPath": [{"name": "main"}, {"name": "helper"}], "effects": ["read /work/Übung"]}),
         )
     ):  # fmt: skip
         store.questions.ask(started(store, starter, program), like(number, **changed), kind="approval")
@@ -444,6 +444,7 @@ def test_an_inbox_of_many_is_filtered_searched_and_read_in_pages(store: Store) -
     assert (found(mine=True), found(risk="high"), found(tool="exec_command")) == (["q0"], ["q1"], ["q2"])
     assert (found(worker="helper"), found(project="bank")) == (["q3"], ["q2", "q3"])
     assert (found(words="BOB exec"), found(words="100% _"), found(words="'; DROP")) == (["q2"], [], [])
+    assert found(words="Übung") == ["q3"], "as it is written, also where the database knows no case but that of ASCII"
     assert found(project="bank", words="bob", tool="write_file") == ["q3"]
     with store.database.transaction() as connection:
         connection.execute("UPDATE questions SET asked = asked - 7200 WHERE id = 'q1'")
@@ -459,6 +460,12 @@ def test_an_inbox_of_many_is_filtered_searched_and_read_in_pages(store: Store) -
     for project in ("bank", "nowhere"):
         with pytest.raises(TeamError, match="no project"):
             kim.questions(wanted=QuestionFilter(project=project))
+    store.projects.grant("shop", "kim", "none")
+    store.projects.grant("bank", "kim", "viewer")
+    for after in ("q1", "nowhere"):
+        assert kim.questions(wanted=QuestionFilter(after=after)) == [], "nobody learns which ids other projects have"
+    store.projects.grant("bank", "kim", "none")
+    store.projects.grant("shop", "kim", "viewer")
     assert [(each.starter, each.task, each.program) for each in kim.questions(limit=1)] == [("bob", "go", "shop")]
 
 
@@ -495,6 +502,17 @@ def test_questions_that_are_alike_are_answered_together_and_each_is_judged(store
     with pytest.raises(TeamError, match="author of this session"):
         who.answer_alike("q2", {"approved": True})
     assert [each.state for each in who.answer_alike("q2", {"approved": False})] == ["answered"]
+
+
+def test_the_sessions_of_a_project_are_found_behind_any_number_of_others(store: Store) -> None:
+    who = person(store, "pat", Role.VIEWER)
+    old, *_ = (started(store, "bob", program) for program in ("shop", "bank", "bank"))
+    assert [each.id for each in who.sessions(project="Shop", limit=1)] == [old.id]
+    kim = person(store, "kim", Role.NONE)
+    store.projects.grant("bank", "kim", "viewer")
+    for project in ("shop", "nowhere"):
+        with pytest.raises(TeamError, match="no project"):
+            kim.sessions(project=project)
 
 
 def test_nobody_answers_what_is_alike_in_a_project_that_is_not_theirs(store: Store) -> None:

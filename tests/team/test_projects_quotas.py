@@ -123,6 +123,22 @@ def test_requests_of_several_sessions_do_not_spend_the_same_money(store: Store, 
     queued(store, "bob")
 
 
+def test_a_request_over_midnight_counts_for_the_day_on_which_its_money_was_set_aside(
+    store: Store, calendar: Calendar
+) -> None:
+    """Threat: what it gives back would be room that the next day does not have."""
+    session = queued(store, "bob")
+    store.quotas.set(Quota(project="shop", person=EACH, cost=1.0))
+    assert store.quotas.hold(session, 0.1, 0.7) == pytest.approx(0.7)
+    calendar.day += 1
+    assert store.quotas.hold(session, 0.1, 0.4) == pytest.approx(0.4)
+    store.quotas.settle(session, 0.7, 0.6)
+    store.quotas.settle(session, 0.4, 0.2)
+    assert store.quotas.hold(session, 0.1, 2.0) == pytest.approx(0.8)
+    calendar.day -= 1
+    assert store.quotas.hold(session, 0.1, 2.0) == pytest.approx(0.4)
+
+
 def test_a_schedule_beyond_the_quota_skips_its_tick_and_says_why(store: Store) -> None:
     queued(store, "bob")
     session = NewSession(facts={}, input="x", person="bob", program="shop")
@@ -150,6 +166,9 @@ def test_who_may_set_which_quota(store: Store) -> None:
         assert refused.value.code in ("ROLE", "PROJECT_NOT_FOUND")
     with pytest.raises(TeamError, match="no person 'nobody'"):
         ann.set_quota("shop", "nobody", 1.0, NO_LIMIT)
+    for cost, sessions in ((-0.5, 1), (float("inf"), 1), (float("nan"), 1), (1.0, -2)):
+        with pytest.raises(TeamError, match="a quota is dollars"):
+            ann.set_quota("shop", EACH, cost, sessions)
     assert [(each["project"], each["person"], each["used_sessions"]) for each in pat.quotas()] == [("shop", "bob", 1)]
     assert [each["project"] for each in ann.quotas()] == ["*", "shop"]
     assert bob.quotas() == []

@@ -206,6 +206,7 @@ def test_a_person_brings_no_settings_and_no_looser_mode_to_a_runner(store: Store
     for facts in (
         {"approval": "approve_all"}, {"overrides": ["approval.default=preApproved"]},
         {"model": "scripted:/etc/passwd"}, {"model": "scripted:a/../../b"},
+        {"model": "scripted:a.yaml, scripted:/etc/passwd"},
     ):  # fmt: skip
         with pytest.raises(TeamError, match=r"runner|inside the program") as refused:
             who.queue(new(facts=facts))

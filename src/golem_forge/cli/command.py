@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
 
 Declared = TypeVar("Declared", bound="_ActionsContainer")
-_TYPES: Final = {"N": int, "S": float}
+_TYPES: Final = {"N": int, "S": float, "USD": float}
 
 FAILED: Final = 1
 USAGE: Final = 2

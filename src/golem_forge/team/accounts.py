@@ -7,7 +7,8 @@ block; they are called in threads. Who may call them is judged in `people.py`.
 counts beyond its session. It names its author and counts on every runner: in all projects where its author is an admin
 of all (or the store has no people), else in the project of the session. They are read before a runner takes sessions,
 and again whenever the store rings or is swept, always in a thread; judging looks at what was read last. A rule that
-cannot be read makes all of them unusable: it may forbid.
+cannot be read makes all of them unusable: it may forbid. Under four eyes a rule approves nothing in sessions of which
+its author is an author, as they could not approve it by an answer.
 
 `SessionRules` is what one session sees of them. A new rule is written by the session's own journal, in the commit that
 records the decision or in one before: a runner that is killed loses neither or both.
@@ -99,8 +100,8 @@ class Accounts:
         return [dict(zip((*_PERSON, "expired"), (*row[:-1], bool(row[-1])), strict=True)) for row in rows]
 
     def rotate_token(self, name: str, token_hash: str, *, expires_in: float = 0.0, by: Actor = NOBODY) -> None:
-        """The old one is worth nothing from now on. Somebody who signs in elsewhere has it besides. Raises
-        TeamError."""
+        """Sets a new token; the old one stops working at once. Somebody who signs in elsewhere keeps their sign-in
+        beside it. Raises TeamError."""
         with self.database.transaction() as connection:
             row = connection.execute(
                 "SELECT token, issuer, own_token FROM people WHERE name = :name @update", {"name": name}
@@ -118,8 +119,8 @@ class Accounts:
             record(connection, "token rotated", *by, {"name": name, "days": expires_in / 86400})
 
     def remove_person(self, name: str, *, keep_admin: bool = False, by: Actor = NOBODY) -> None:
-        """Their token is worth nothing from now on. Raises TeamError where there is none. `keep_admin`: and for
-        the only admin, after whom nobody could manage people at the team's address."""
+        """Removes a person; their token stops working at once. Raises TeamError for an unknown name. `keep_admin`: also
+        for the last admin, since nobody could manage people at the team's address afterwards."""
         with self.database.transaction() as connection:
             connection.lock("people")  # two admins may remove each other at once
             rows = connection.execute("SELECT name FROM people WHERE role = 'admin'").fetchall()
@@ -317,28 +318,32 @@ def _no_person(name: str) -> TeamError:
 class StoreRules:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rules: Mapping[tuple[str, str], Rule] = {}
-        """(id, project) → rule; empty: of all projects."""
-        self._files: dict[str, RuleFile] = {}
-        """By project: what counts there."""
+        self._rules: dict[tuple[str, str], tuple[Rule, str]] = {}
+        """(id, project) → the rule and its author; the project is empty for all of them."""
+        self._files: dict[tuple[str, frozenset[str]], RuleFile] = {}
+        """By the arguments of `content`."""
         self._admins: frozenset[str] | None = frozenset()
         """Of all projects; None: the store has no people."""
         self._problem: RulesUnusable | None = None
         self._lock = threading.Lock()
-        self._pending: dict[tuple[str, str], Rule] = {}
+        self._pending: dict[tuple[str, str], tuple[Rule, str]] = {}
         """Those that sessions of this runner made and that are not written yet."""
 
-    def content(self, project: str) -> RuleFile:
-        """Returns the rules that count in a project; the same object while nothing changed. Raises RulesUnusable while
-        a rule cannot be read.
+    def content(self, project: str, authors: frozenset[str] = frozenset()) -> RuleFile:
+        """Returns the rules that count in a project; the same object while nothing changed. `authors`: whose rules
+        do not count here. Raises RulesUnusable while a rule cannot be read.
         """
         if self._problem is not None:
             raise self._problem
         with self._lock:
-            if project not in self._files:
-                fitting = {rule.id: rule for (_, of), rule in self._rules.items() if of in ("", project)}
-                self._files[project] = RuleFile(tuple(fitting.values()))
-            return self._files[project]
+            if (project, authors) not in self._files:
+                fitting = {
+                    rule.id: rule
+                    for (_, of), (rule, author) in self._rules.items()
+                    if of in ("", project) and author not in authors
+                }
+                self._files[project, authors] = RuleFile(tuple(fitting.values()))
+            return self._files[project, authors]
 
     def scope(self, author: str, project: str) -> str:
         """Returns where a rule of this author counts: empty for everywhere, or the project of its session."""
@@ -350,7 +355,9 @@ class StoreRules:
         """
         rows, people = self._store.accounts.rules(), self._store.accounts.people()
         try:
-            read = {(each["id"], each["project"]): _rule(each["rule"], each["person"]) for each in rows}
+            read = {
+                (each["id"], each["project"]): (_rule(each["rule"], each["person"]), each["person"]) for each in rows
+            }
         except ConfigError as error:
             self._problem = RulesUnusable(error)
             return
@@ -361,11 +368,11 @@ class StoreRules:
                 self._rules, self._files = rules, {}
             self._problem = None
 
-    def add(self, rule: Rule, project: str) -> None:
+    def add(self, rule: Rule, author: str, project: str) -> None:
         """Adds a rule that counts here immediately."""
         with self._lock:
-            self._pending[rule.id, project] = rule
-            self._rules, self._files = {**self._rules, (rule.id, project): rule}, {}
+            self._pending[rule.id, project] = rule, author
+            self._rules, self._files = self._rules | self._pending, {}
 
     def settle(self, rule: Rule, project: str) -> None:
         """Called when a rule is written, or never will be; from then on the store's content counts."""
@@ -378,11 +385,13 @@ class SessionRules:
         self._rules = rules
         self._journals = journals
         self._project = project
+        self.authors: frozenset[str] = frozenset()
+        """Of the session, where it needs four eyes."""
         self._unwritten: deque[tuple[Rule, str]] = deque()
 
     @property
     def content(self) -> RuleFile:
-        return self._rules.content(self._project)
+        return self._rules.content(self._project, self.authors)
 
     def remember(self, rules: Iterable[Rule], author: str) -> None:
         """Counts here at once; the session's journal writes it."""
@@ -392,7 +401,7 @@ class SessionRules:
         project = self._rules.scope(author, self._project)
         for rule in rules:
             kept = _rule(rule.to_yaml(), author)
-            self._rules.add(kept, project)
+            self._rules.add(kept, author, project)
             self._unwritten.append((kept, project))
             journal.writer.add_rule(kept.to_yaml(), author, project)
 

@@ -219,8 +219,8 @@ class PersonStore:
         return found
 
     def require(self, action: str, what: str = "", program: str | None = None) -> Person:
-        """The one place where a role is checked. `program`: in this project; None: in one at least, and what needs all
-        of them is in STORE_WIDE. A refusal is recorded."""
+        """Checks the role, here and nowhere else, and records a refusal. `program`: the project in question; None: a
+        role in any project will do, except for the actions in STORE_WIDE, which take the role in all of them."""
         person = self.person
         if not (person.may_somewhere(action) if program is None else person.may(action, program)):
             told = one_line(what)[:200]
@@ -238,8 +238,8 @@ class PersonStore:
         return person
 
     def require_in(self, action: str, what: str, find: Callable[[], str]) -> None:
-        """Checks the right in the project that `find` returns. Threat: whether a directory is there is for those who
-        may do this everywhere: to everybody else one that is not there is like one of a project that is not theirs.
+        """Checks the role in the project that `find` returns. Threat: an error of `find` tells whether a directory is
+        there. Only those who may do this everywhere read it; to others it is a project that is not theirs.
         """
         person = self.require(action, what)
         try:
@@ -262,9 +262,9 @@ class PersonStore:
         return row
 
     def _is_seen(self, person: Person, program: str | None, what: str) -> bool:
-        """Whether the person may see it. `program`: None: there is no such thing. An attempt to see something hidden is
-        recorded. Threat: a guess at a name. Of whoever does not see all projects it is recorded too if nothing has that
-        name, so that neither words nor time of the answer tell one from the other.
+        """Whether the person may see something of this project; an attempt to see what is hidden is recorded.
+        `program`: None if no such thing exists. Threat: guesses at names. One that does not exist is recorded like one
+        that is hidden, so that neither the text nor the time of the answer tells them apart.
         """
         if person.may("see", program):
             return True
@@ -274,13 +274,18 @@ class PersonStore:
 
     def _project(self, person: Person, name: str) -> Project:
         """The project of this name, if there is one that this person may see."""
-        found = next((each for each in self.store.projects.all() if each.name.casefold() == name.casefold()), None)
+        found = self.store.projects.named(name)
         if not self._is_seen(person, found.id if found is not None else None, f"project {name}") or found is None:
             raise no_project(name)
         return found
 
+    def _programs(self, person: Person, project: str) -> frozenset[str] | None:
+        """The program of the project with this name; empty: all that the person may see."""
+        return frozenset({self._project(person, project).id}) if project else person.programs("see")
+
     def _check_free(self, person: Person, name: str, program: str, what: str) -> None:
-        """Checks a name that something of this project has. Threat: who may not see it would learn what it is."""
+        """Refuses a name that is taken by something of this project. Threat: the reason would tell somebody who may not
+        see the project that it has something of this name."""
         if not self._is_seen(person, program, what):
             raise TeamError(f"the name {one_line(name)[:80]!r} cannot be used here; choose another one", "PROJECT_NAME")
 
@@ -299,9 +304,10 @@ class PersonStore:
         return self.store.now()
 
     def sessions(
-        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
+        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = "", project: str = ""
     ) -> list[StoredSession]:
-        programs = self.require("see", "sessions").programs("see")
+        """`project`: only of the one with this name."""
+        programs = self._programs(self.require("see", "sessions"), project)
         return self.store.sessions(states=states, prefix=prefix, limit=limit, batch=batch, programs=programs)
 
     def find(self, reference: str) -> StoredSession:
@@ -323,9 +329,7 @@ class PersonStore:
         self, *, session: str = "", state: str = "open", limit: int = 1000, wanted: QuestionFilter = ALL_QUESTIONS
     ) -> list[QuestionRow]:
         person = self.require("see", "questions")
-        programs = person.programs("see")
-        if wanted.project:
-            programs = frozenset({self._project(person, wanted.project).id})
+        programs = self._programs(person, wanted.project)
         starter = person.name if wanted.mine else ""
         found = self.store.questions.rows(
             session=session, state=state, limit=limit, programs=programs, starter=starter, wanted=wanted
@@ -451,32 +455,35 @@ class PersonStore:
                 "interactive, strict or auto_deny",
                 "STORE_PERSON",
             )
-        provider, _, name = str(new.facts.get("model") or "").partition(":")
-        if provider == "scripted" and (name.startswith("/") or ".." in name.split("/")):
-            raise TeamError(
-                "the script of a scripted model lies inside the program: name it from there", "STORE_PERSON"
-            )
+        for model in str(new.facts.get("model") or "").split(","):
+            provider, _, name = model.strip().partition(":")
+            if provider == "scripted" and (name.startswith("/") or ".." in name.split("/")):
+                raise TeamError(
+                    "the script of a scripted model lies inside the program: name it from there", "STORE_PERSON"
+                )
         return replace(new, facts={**new.facts, CONFINED: True}, priority=max(-10, min(10, new.priority)))
 
     def add_schedule(self, new: NewSchedule) -> str:
         """Adds a schedule, which starts sessions in the person's name as long as they may."""
         who = self.require("schedule", new.session.title, new.session.program)
         session = replace(self._allowed(new.session), person=who.name, door=self.door)
-        taken = next((each for each in self.store.schedules.all() if each.name == new.name), None)
-        if taken is not None:
+        if (taken := self._schedule(new.name)) is not None:
             self._check_free(who, new.name, taken.program, f"schedule {new.name}")
         return self.store.schedules.add(replace(new, session=session, by_role=bool(self._token_hash)))
 
     def remove_schedule(self, name: str) -> None:
         """Removes one's own schedule; those of others are for admins."""
         who = self.require("schedule", f"remove {name}")
-        found = next((each for each in self.store.schedules.all() if each.name == name), None)
+        found = self._schedule(name)
         if not self._is_seen(who, found.program if found is not None else None, f"schedule {name}") or found is None:
             raise no_schedule(name)
         self.require("schedule", f"remove {name}", found.program)
         if found.person != who.name or bool(found.by_role) != bool(self._token_hash):
             self.require("remove what others schedule", f"schedule {name}", found.program)
         self.store.schedules.remove(name)
+
+    def _schedule(self, name: str) -> Schedule | None:
+        return next((each for each in self.store.schedules.all() if each.name == name), None)
 
     # ---- what an admin may
 
@@ -491,7 +498,7 @@ class PersonStore:
         return [each for each in found if not each["project"] or person.may("see rules", each["project"])]
 
     def remove_rule(self, rule_id: str) -> None:
-        """One of all projects takes an admin of all; one of a project an admin of it."""
+        """Removes a rule. One that counts in all projects is for admins of all; one of a project for its admins."""
         person = self.require("change rules", f"remove {rule_id}")
         self.store.accounts.remove_rule(rule_id, person.programs("change rules"), by=self._actor)
 
@@ -555,8 +562,7 @@ class PersonStore:
 
     def rename_project(self, name: str, new: str) -> None:
         self._managed(name, f"rename to {new}")
-        taken = next((each for each in self.store.projects.all() if each.name.casefold() == new.casefold()), None)
-        if taken is not None:
+        if (taken := self.store.projects.named(new)) is not None:
             self._check_free(self.person, new, taken.id, f"project {new}")
         self.store.projects.rename(name, new, by=self._actor)
 
@@ -592,7 +598,7 @@ class PersonStore:
         return rotate_token(self.store, name, expires_in=expires_in, by=self._actor)
 
     def remove_person(self, name: str) -> None:
-        """The only admin stays, unless whoever has the database itself removes them."""
+        """Removes a person; the last admin only for whoever has the database itself."""
         self.require("manage people", f"remove {name}")
         self.store.accounts.remove_person(name, keep_admin=bool(self._token_hash), by=self._actor)
 
@@ -622,7 +628,7 @@ class PersonStore:
 
 
 class OwnerStore(PersonStore):
-    """The store of an account that has the database itself: it may everything, and is named like any other person."""
+    """The store of an account that has the database itself. It may do everything, and is recorded by its name."""
 
     def __init__(self, store: Store, name: str, door: str) -> None:
         super().__init__(store, "", door)

@@ -9,7 +9,7 @@ A quota bounds a day's cost of models in US dollars, the sessions that are start
 for all of them, and for everybody together, for each person, or for one. A day is one of UTC, by the database's clock.
 A start is judged where a session is queued, whoever does it: a person, a batch, a schedule. The cost is judged before
 each request: what the request can cost at most is set aside first, so that sessions on several runners cannot spend the
-same money, and what it took is noted afterwards. Without a quota nothing is noted.
+same money, and what it took is noted afterwards, for the day on which that was. Without a quota nothing is noted.
 
 All methods block; they are called in threads. Who may call them is judged in `people.py`.
 """
@@ -33,6 +33,7 @@ EVERYBODY: Final = ""
 EACH: Final = "*"
 """A quota for every person separately."""
 NO_LIMIT: Final = -1
+_MAX_LIMIT: Final = 1e9
 _DAY_S: Final = 86400
 _AGAIN_S: Final = 1.0
 _SLACK: Final = 1e-9
@@ -63,7 +64,10 @@ class Quotas:
         return [_quota(row) for row in rows]
 
     def set(self, quota: Quota, *, by: Actor = NOBODY) -> None:
-        """Sets a quota; one without a limit is removed."""
+        """Sets a quota; one without a limit is removed. Raises TeamError for a limit that is no number of that kind."""
+        for limit in (quota.cost, quota.sessions):
+            if limit != NO_LIMIT and not 0 <= limit <= _MAX_LIMIT:
+                raise TeamError("a quota is dollars like 20 or 2.50 (--cost), or a whole number of --sessions", "QUOTA")
         values = {"project": quota.project, "person": quota.person}
         with self.database.transaction() as connection:
             if quota.cost == NO_LIMIT and quota.sessions == NO_LIMIT:
@@ -106,14 +110,18 @@ class Quotas:
             if tight is not None and room + _SLACK < (least or 0.0):
                 quota, spent = tight
                 raise BudgetExceeded(f"the quota of a day for {quota.whose(session.person)}, $", quota.cost, spent)
-            self._note(connection, session, held=room, cost=0.0)
+            self._note(connection, session, _today(connection), held=room, cost=0.0)
         return room
 
     def settle(self, session: StoredSession, held: float, cost: float) -> None:
-        """Replaces the reserved money of a finished request by its cost."""
+        """Replaces the reserved money of a finished request by its cost, also where a new day has begun meanwhile."""
         with self.database.transaction() as connection:
             connection.lock("quota")
-            self._note(connection, session, held=-held, cost=cost)
+            [day] = connection.execute(
+                "SELECT max(day) FROM spent WHERE session = :id AND held >= :held - :slack",
+                {"id": session.id, "held": held, "slack": _SLACK},
+            ).fetchone()
+            self._note(connection, session, _today(connection) if day is None else int(day), held=-held, cost=cost)
 
     def release(self, session: StoredSession) -> None:
         """Releases what a dead runner had reserved for this session."""
@@ -121,12 +129,12 @@ class Quotas:
             with self.database.transaction() as connection:
                 connection.execute("UPDATE spent SET held = 0 WHERE session = :id", {"id": session.id})
 
-    def _note(self, connection: StoreConnection, session: StoredSession, *, held: float, cost: float) -> None:
-        values: dict[str, Any] = {"day": _today(connection), "id": session.id, "held": held, "cost": cost}
+    def _note(self, connection: StoreConnection, session: StoredSession, day: int, *, held: float, cost: float) -> None:
+        values: dict[str, Any] = {"day": day, "id": session.id, "cost": cost, "held": held, "first": max(held, 0.0)}
         connection.execute(
             "INSERT INTO spent (day, session, program, person, cost, held) VALUES (:day, :id, :program, :person, "
-            ":cost, :held) ON CONFLICT (day, session) DO UPDATE SET cost = spent.cost + excluded.cost, "
-            "held = CASE WHEN spent.held + excluded.held > 0 THEN spent.held + excluded.held ELSE 0 END",
+            ":cost, :first) ON CONFLICT (day, session) DO UPDATE SET cost = spent.cost + excluded.cost, "
+            "held = CASE WHEN spent.held + :held > 0 THEN spent.held + :held ELSE 0 END",
             values | {"program": session.program, "person": session.person},
         )
 
@@ -307,10 +315,12 @@ class Projects:
 
     def find(self, name: str) -> Project:
         """Returns a project by its name. Raises TeamError."""
-        for each in self.all():
-            if each.name.casefold() == name.casefold():
-                return each
-        raise no_project(name)
+        if (found := self.named(name)) is None:
+            raise no_project(name)
+        return found
+
+    def named(self, name: str) -> Project | None:
+        return next((each for each in self.all() if each.name.casefold() == name.casefold()), None)
 
     def roles(self) -> dict[str, dict[str, str]]:
         """Person → project → the highest role that they have in it, besides the one in all projects."""
@@ -338,7 +348,7 @@ class Projects:
     # ---- changes
 
     def add(self, project_id: str, name: str) -> Project:
-        """A program in which nothing has run yet. One that is there stays as it is."""
+        """Adds a project for a program in which nothing has run yet; one that exists is not changed."""
         with self.database.transaction() as connection:
             ensure_project(connection, project_id, name)
         return next(each for each in self.all() if each.id == project_id)

@@ -232,15 +232,15 @@ class QuestionTable:
     ) -> list[QuestionRow]:
         """The oldest first. `programs`: only of these; `starter`: of sessions that this person started. Whose `mine`
         and which `project` of `wanted` is meant, whoever asks has put into those two."""
-        where, values = _filtered(wanted)
-        values |= {"state": state, "limit": limit}
+        among, more = of_programs(programs)
+        where, values = _filtered(wanted, among)
+        values |= {"state": state, "limit": limit, **more}
         if session:
             where, values = f"{where} AND session = :session", values | {"session": session}
         if programs is not None or starter:
-            among, more = of_programs(programs)
             if starter:
-                among, more = f"{among} AND person = :starter", more | {"starter": starter}
-            where, values = f"{where} AND session IN (SELECT id FROM sessions WHERE {among})", values | more
+                among, values = f"{among} AND person = :starter", values | {"starter": starter}
+            where = f"{where} AND session IN (SELECT id FROM sessions WHERE {among})"
         self.expire()
         rows = self._database.read(
             f"SELECT {QUESTION_COLUMNS} FROM questions WHERE state = :state {where} ORDER BY asked, id LIMIT :limit",
@@ -248,10 +248,10 @@ class QuestionTable:
         )
         return self._with_authors(to_question(row) for row in rows)
 
-    def authors(self, session_id: str) -> set[str]:
-        """Returns who started the session, wrote to it or edited a call of it: see `answers.check_four_eyes`."""
+    def authors(self, session_id: str) -> frozenset[str]:
+        """Returns who started the session, wrote to it or edited a call of it."""
         with self._database.transaction(write=False) as connection:
-            return self._authors(connection, [session_id]).get(session_id, set())
+            return frozenset(self._authors(connection, [session_id]).get(session_id, ()))
 
     def _authors(self, connection: StoreConnection, sessions: Iterable[str]) -> dict[str, set[str]]:
         wanted, values = bound("session", sessions)
@@ -484,8 +484,9 @@ def no_question(reference: str) -> TeamError:
     return TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
 
 
-def _filtered(wanted: QuestionFilter) -> tuple[str, dict[str, Any]]:
-    """(which rows of `questions` these are, the values of that)."""
+def _filtered(wanted: QuestionFilter, among: str) -> tuple[str, dict[str, Any]]:
+    """(which rows of `questions` these are, the values of that). `among`: which sessions the asker may see. Threat: a
+    question of another one that is named in `after` would be told from one that is not there."""
     where, values = "", {}
     for name in ("worker", "risk", "tool", "same"):
         if value := getattr(wanted, name):
@@ -493,13 +494,16 @@ def _filtered(wanted: QuestionFilter) -> tuple[str, dict[str, Any]]:
     if wanted.older_s:
         where, values["older"] = f"{where} AND asked <= @now - :older", wanted.older_s
     if wanted.after:
-        where += " AND (asked, id) > (SELECT q.asked, q.id FROM questions q WHERE q.id = :after)"
-        values["after"] = wanted.after
-    for number, word in enumerate(wanted.words.lower().split()[:_MOST_SEARCHED]):
-        sign = f"word_{number}"
         where += (
-            f" AND (lower(title) LIKE :{sign} ESCAPE '!' OR session IN (SELECT id FROM sessions WHERE "
-            f"lower(title || ' ' || person || ' ' || id) LIKE :{sign} ESCAPE '!'))"
+            " AND (asked, id) > (SELECT q.asked, q.id FROM questions q WHERE q.id = :after "
+            f"AND q.session IN (SELECT id FROM sessions WHERE {among}))"
         )
-        values[sign] = f"%{regex('[!%_]').sub(lambda found: '!' + found[0], word)}%"
+        values["after"] = wanted.after
+    for number, word in enumerate(wanted.words.split()[:_MOST_SEARCHED]):
+        for sign, each in ((f"word_{number}", word), (f"lower_{number}", word.lower())):
+            values[sign] = f"%{regex('[!%_]').sub(lambda found: '!' + found[0], each)}%"
+        # As written too: a database may know the lower case of ASCII alone.
+        is_in = f"({{0}} LIKE :word_{number} ESCAPE '!' OR lower({{0}}) LIKE :lower_{number} ESCAPE '!')"
+        of_session = is_in.format("(title || ' ' || person || ' ' || id)")
+        where += f" AND ({is_in.format('title')} OR session IN (SELECT id FROM sessions WHERE {of_session}))"
     return where, values

@@ -31,8 +31,10 @@ from golem_forge.team.changes import SessionChanges, changes_from_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import NOT_KNOWN, TOKEN_LASTS_S, AnsweredOne, Person, Role
 from golem_forge.team.projects import Project
+from golem_forge.team.question_table import no_question
 from golem_forge.team.rows import ALL_QUESTIONS, NewSession, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule, Schedule
+from golem_forge.team.session_table import no_session, the_one
 from golem_forge.team.workspace import WorkspaceError
 
 _TIMEOUT_S: Final = 30.0
@@ -95,11 +97,12 @@ class RemoteStore:
         return float(_number(self._get("/api/team/sessions", limit=1), "now"))
 
     def sessions(
-        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = ""
+        self, *, states: Iterable[str] = (), prefix: str = "", limit: int = 1000, batch: str = "", project: str = ""
     ) -> list[StoredSession]:
         """The newest first. More than one answer takes are asked for by one more character of their ids at a time."""
         states, most = tuple(states), min(limit, _MOST_ROWS)
-        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": most}
+        only = {"project": project} if project else {}  # a server of an earlier version knows no such filter
+        wanted = {"states": ",".join(states), "prefix": prefix, "batch": batch, "limit": most, **only}
         rows = [_row(StoredSession, each) for each in self._rows("/api/team/sessions", **wanted)]
         found = {row.id: row for row in rows}
         if len(found) < most or limit == most:
@@ -107,20 +110,16 @@ class RemoteStore:
         if len(prefix) >= _MAX_ID or not all(id.startswith(prefix) for id in found):
             raise TeamError(_OTHER_VERSION)  # whoever asks for longer and longer ids would never come to an end
         for character in _ID_CHARACTERS:
-            more = self.sessions(states=states, prefix=prefix + character, batch=batch, limit=limit)
+            longer = prefix + character
+            more = self.sessions(states=states, prefix=longer, batch=batch, limit=limit, project=project)
             found |= {row.id: row for row in more}
         return sorted(found.values(), key=lambda row: (-row.created, row.id))[:limit]
 
     def find(self, reference: str) -> StoredSession:
         found = self.sessions(prefix=reference, limit=2) if reference else []
-        exact = [row for row in found if row.id == reference]
-        if len(found) > 1 and not exact:
-            raise TeamError(
-                f"several sessions start with {reference!r}; type more of the id (`forge ps --all` shows them)"
-            )
-        if not found:
-            raise TeamError(f"no session {reference!r} in the store; `forge ps --all` shows them", "SESSION_NOT_FOUND")
-        return (exact or found)[0]
+        if (row := the_one(reference, found)) is None:
+            raise TeamError(no_session(reference), "SESSION_NOT_FOUND")
+        return row
 
     def queue(self, new: NewSession, session_id: str = "") -> str:
         """Starts it where the team's server says: what stands in `facts` about this machine does not go there."""
@@ -200,7 +199,7 @@ class RemoteStore:
     def find_question(self, reference: str) -> QuestionRow:
         rows = self._rows("/api/team/questions", prefix=reference) if reference else []
         if not rows:
-            raise TeamError(f"no question {reference!r}; `forge inbox` shows those that are open", "QUESTION_NOT_FOUND")
+            raise no_question(reference)
         return cast(QuestionRow, _row(QuestionRow, rows[0]))
 
     def question(self, question_id: str) -> QuestionRow | None:

@@ -152,6 +152,7 @@ class SessionRun:
         self._signal = InterruptSignal()
         self._runtime: WorkerRuntime | None = None
         self._journals: StoredJournals | None = None
+        self._rules: SessionRules | None = None
         self._bus = EventBus(lease.id)
         self._seen = 0
         """The number of the last arrival that was looked at."""
@@ -264,6 +265,8 @@ class SessionRun:
                 await asyncio.to_thread(self._store.set_title, lease, redacted)
             if (level := runtime.program.approval.four_eyes) is not None:
                 runtime.tree.four_eyes = Risk(level.value)
+                if self._rules is not None:
+                    self._rules.authors = await asyncio.to_thread(self._store.questions.authors, lease.id)
             await asyncio.to_thread(self._store.quotas.release, lease.session)
             runtime.tree.spending = SessionSpending(self._store.quotas, lease.session)
             self._runtime = self.questions.runtime = runtime
@@ -304,7 +307,7 @@ class SessionRun:
         )
         journals.on_full = self._full_in_thread
         if parts.rules is not None:
-            journals.shared_rules = SessionRules(parts.rules, journals, lease.session.program)
+            journals.shared_rules = self._rules = SessionRules(parts.rules, journals, lease.session.program)
             parts.rules.refresh()
         return journals, os.path.isdir(directory)
 
@@ -698,6 +701,9 @@ class SessionRun:
                 arrived = await asyncio.to_thread(self._store.arrived, self.id, self._seen)
                 asked = list(self.questions.open) if arrived else []
                 rows = [await asyncio.to_thread(self._store.questions.get, question_id) for question_id in asked]
+                rules, tree = self._rules, self._runtime.tree if self._runtime is not None else None
+                if arrived and rules is not None and tree is not None and tree.four_eyes is not None:
+                    rules.authors = await asyncio.to_thread(self._store.questions.authors, self.id)
             except StoreUnavailable:
                 return False
             # From here nothing else runs: what is not taken up yet is not seen, and keeps the session from parking.

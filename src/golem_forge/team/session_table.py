@@ -116,6 +116,14 @@ def no_session(reference: str) -> str:
     return f"no session {reference!r} in the store; `forge ps --all` shows them"
 
 
+def the_one(reference: str, found: Sequence[StoredSession]) -> StoredSession | None:
+    """Returns the session that is meant, of two or fewer whose ids begin so. Raises TeamError if both may be."""
+    exact = next((row for row in found if row.id == reference), None)
+    if exact is None and len(found) > 1:
+        raise TeamError(f"several sessions start with {reference!r}; type more of the id (`forge ps --all` shows them)")
+    return exact or next(iter(found), None)
+
+
 def lease_lost(session_id: str) -> TeamError:
     return TeamError(f"Another runner has taken session {session_id[:12]} over.", "LEASE_LOST")
 

@@ -63,6 +63,7 @@ from golem_forge.team.session_table import (
     lease_lost,
     no_session,
     of_programs,
+    the_one,
 )
 from golem_forge.team.webhooks import Outbox, SessionFact
 
@@ -180,15 +181,10 @@ class Store:
     def find(self, reference: str, programs: Collection[str] | None = None) -> StoredSession:
         """Returns a session by its id or the beginning of it. `programs`: only of these. Raises TeamError."""
         found = self.sessions(prefix=reference, limit=2, programs=programs) if reference else []
-        exact = [row for row in found if row.id == reference]
-        if len(found) > 1 and not exact:
-            raise TeamError(
-                f"several sessions start with {reference!r}; type more of the id (`forge ps --all` shows them)"
-            )
-        if not found:
+        if (row := the_one(reference, found)) is None:
             pruned = self._pruned(reference) if programs is None else ""
             raise TeamError(pruned or no_session(reference), "SESSION_NOT_FOUND")
-        return (exact or found)[0]
+        return row
 
     def _pruned(self, reference: str) -> str:
         """Describes what is still known of a session that was deleted after its retention."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import getpass
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -167,11 +167,7 @@ def revoke_rules(ids: Sequence[str]) -> int:
 
 
 def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    def table() -> Iterator[tuple[str, ...]]:
-        yield head
-        yield from rows
-
-    print_columns(table)
+    print_columns(lambda: iter([head, *rows]))
 
 
 def _ends(person: Mapping[str, Any]) -> str:
@@ -289,13 +285,11 @@ def _list_projects(store: TeamStore, projects: list[Project], as_json: bool) -> 
         print("no projects yet; one is there after its first session, or after `forge projects add DIR`")
         return
 
-    def table() -> Iterator[tuple[str, ...]]:
-        yield ("PROJECT", "YOU ARE", "ROLES IN IT")
-        for each in projects:
-            roles = ", ".join(f"{one_line(who)} {role}" for who, role in each.roles.items())
-            yield (one_line(each.name), person.role_in(each.id).value, roles or "-")
-
-    print_columns(table)
+    table = []
+    for each in projects:
+        roles = ", ".join(f"{one_line(who)} {role}" for who, role in each.roles.items())
+        table.append((one_line(each.name), person.role_in(each.id).value, roles or "-"))
+    _print_table(("PROJECT", "YOU ARE", "ROLES IN IT"), table)
 
 
 def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
@@ -309,13 +303,8 @@ def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
 
 def _set_quota(store: TeamStore, given: Any) -> None:
     project, who = (*given.rest, EVERYBODY)[:2]
-    try:
-        cost = NO_LIMIT if given.cost is None else float(given.cost)
-    except ValueError:
-        cost = -2.0
+    cost = NO_LIMIT if given.cost is None else given.cost
     sessions = NO_LIMIT if given.sessions is None else given.sessions
-    if cost < NO_LIMIT or cost != cost or sessions < NO_LIMIT:
-        raise TeamError("--cost takes dollars like 20 or 2.50, --sessions a whole number", "QUOTA")
     store.set_quota(_MEANT.get(project, project), _MEANT.get(who, who), cost, sessions)
     print(f"{one_line(project)}, {one_line(who) or 'everybody together'}: {_limits(cost, sessions)}")
 
@@ -334,16 +323,12 @@ def _quotas(quotas: list[dict[str, Any]], as_json: bool) -> None:
         print("no quotas; `forge projects quota PROJECT --cost 20 --sessions 100` makes one")
         return
     words = {value: name for name, value in _MEANT.items()} | {EVERYBODY: "everybody together"}
-
-    def table() -> Iterator[tuple[str, ...]]:
-        yield ("PROJECT", "WHO", "A DAY", "USED TODAY")
-        for each in quotas:
-            used = "-" if each["person"] == EACH else _limits(each["used_cost"], each["used_sessions"])
-            limits = _limits(each["cost"], each["sessions"])
-            names = [one_line(words.get(each[name], each[name])) for name in ("project", "person")]
-            yield (*names, limits, used.replace(" a day", ""))
-
-    print_columns(table)
+    table = []
+    for each in quotas:
+        used = "-" if each["person"] == EACH else _limits(each["used_cost"], each["used_sessions"])
+        names = [one_line(words.get(each[name], each[name])) for name in ("project", "person")]
+        table.append((*names, _limits(each["cost"], each["sessions"]), used.replace(" a day", "")))
+    _print_table(("PROJECT", "WHO", "A DAY", "USED TODAY"), table)
 
 
 SECRETS_HELP: Final = """usage: forge secrets set NAME --project P
@@ -412,5 +397,4 @@ def _list_secrets(store: TeamStore, as_json: bool) -> None:
         print("no secrets; `forge secrets set NAME --project P` makes one")
     else:
         columns = ("project", "name", "person")
-        rows = [tuple(one_line(each[column]) for column in columns) for each in found]
-        print_columns(lambda: iter([("PROJECT", "NAME", "SET BY"), *rows]))
+        _print_table(("PROJECT", "NAME", "SET BY"), [tuple(one_line(each[name]) for name in columns) for each in found])

@@ -20,7 +20,6 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import one_line, shorten, shorten_prose
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import AnsweredOne, TeamStore
-from golem_forge.team.projects import no_project
 from golem_forge.team.rows import ENDED, FAILED, QUEUED, RUNNING, WAITING, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.ui.render.card import approval_card, shown_choices
 from golem_forge.ui.render.lines import plain_text
@@ -49,12 +48,10 @@ def run_ps(words: list[str]) -> int:
     try:
         store = open_store()
         now = store.now()
-        rows = store.sessions(states=() if given.all else _OPEN_STATES)
-        failed = [] if given.all else [row for row in store.sessions(states=(FAILED,)) if now - row.ended < _RECENT_S]
-        names = {each.id: each.name for each in store.projects()}
-        if given.project is not None:
-            wanted = project_named(names, given.project)
-            rows, failed = ([row for row in each if row.program == wanted] for each in (rows, failed))
+        names, project = {each.id: each.name for each in store.projects()}, given.project or ""
+        rows = store.sessions(states=() if given.all else _OPEN_STATES, project=project)
+        failed = [] if given.all else store.sessions(states=(FAILED,), project=project)
+        failed = [row for row in failed if now - row.ended < _RECENT_S]
         slots = Slots.read(store) if any(row.state == QUEUED or row.is_woken for row in rows) else Slots([], {})
     except TeamError as error:
         return fail_with("ps", error)
@@ -88,14 +85,6 @@ def _print_failures(rows: Iterable[StoredSession], now: float) -> None:
         print(f"! {row.id[:ID_SHOWN]} failed {age(now - row.ended)} ago: {one_line(first)}")
         for line in more:
             print(f"! {row.id[:ID_SHOWN]}: {one_line(line)}")
-
-
-def project_named(names: Mapping[str, str], wanted: str) -> str:
-    """Returns the id of a project. Raises TeamError."""
-    for id, name in names.items():
-        if name.casefold() == wanted.casefold():
-            return id
-    raise no_project(wanted)
 
 
 def print_notices(rows: Iterable[StoredSession]) -> None:

@@ -280,9 +280,9 @@ class TeamGuard(RequestGuard):
         token = given[0][7:].strip() if len(given) == 1 and given[0][:7].lower() == "bearer " else ""
         cookie = None if token else login.cookie_of(scope)
         hash = token_hash(token) if token else login.token_hash_of(cookie) if cookie else ""
-        if not hash:
+        if not hash and not token:
             return
-        person = await run_in_thread(lambda: find_person(self.store, hash))
+        person = await run_in_thread(lambda: find_person(self.store, hash)) if hash else None
         if person is None:
             if cookie:
                 login.forget(cookie)

@@ -1,8 +1,9 @@
-"""The operations of a team's server: log in with a token; the sessions, questions, people, rules of the store.
+"""The operations of a team's server: log in with a token; the sessions, questions and schedules of the store.
 
 Those that the page shares with `forge web` keep their paths and models. `/api/team/…` gives rows of the store as they
 are, for `forge ps`, `inbox`, `send`, `stop` and `run --background` from another machine (`team/remote.py`). Every
-operation acts through `PersonStore`, which checks the role of the person behind the request.
+operation acts through `PersonStore`, which checks the role of the person behind the request. Those for people, projects
+and rules are in `team_management.py`.
 """
 
 from __future__ import annotations
@@ -20,11 +21,9 @@ from golem_forge._version import __version__
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.net.guard import AllowedHosts
-from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.changes import MOST_SENT, changes_to_json
 from golem_forge.team.database import StoreUnavailable, TeamError
-from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role, find_person, token_hash
-from golem_forge.team.project_secrets import MAX_SEALED
+from golem_forge.team.people import PersonStore, find_person, token_hash
 from golem_forge.team.rows import ENDED, SOMEBODY_ELSE, QuestionFilter, QuestionRow, StoredSession
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.session_workspace import read_changes
@@ -36,12 +35,13 @@ from golem_forge.ui.web.api.events import Action, Envelope, Inbox, InboxRow, Out
 from golem_forge.ui.web.api.openapi import ApiDescription, openapi_document
 from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
 from golem_forge.ui.web.api.sessions import LoginCode, ServerInfo, SessionId, SessionsQuery
+from golem_forge.ui.web.api.team_management import Rows, ShortText, as_person, management_operations, person_store
 from golem_forge.ui.web.app import make_app
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LoginStore, RequestGuard, cookie_name
 from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
 from golem_forge.ui.web.sign_in import BEGIN, CALLBACK, SignIn
-from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
+from golem_forge.ui.web.stream.stored_session import TeamSession
 from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_of, token_seconds
 from golem_forge.ui.web.views import shown_members
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
@@ -52,12 +52,6 @@ _MOST_LISTED: Final = 200
 _READS_CHANGES: Final = Semaphore(2)
 _CHANGES_WAIT_S: Final = 20.0
 _Text = Annotated[str, Field(max_length=500_000)]
-_ShortText = Annotated[str, Field(max_length=1000)]
-
-
-def _who(call: ApiCall) -> PersonStore:
-    found: PersonStore = call.request.scope[PERSON]
-    return found
 
 
 def _registry(call: ApiCall) -> TeamRegistry:
@@ -101,8 +95,7 @@ async def log_in(call: ApiCall, body: LoginCode) -> Response:
 @operation("GET", "/api/me", "who_am_i", tag="login")
 async def who_am_i(call: ApiCall) -> TeamInfo:
     """Who is logged in, and what they may do."""
-    who = _who(call)
-    person = await run_in_thread(lambda: who.person)
+    person = await as_person(call, lambda who: who.person)
     return TeamInfo(
         current="",
         may_start=person.may_somewhere("start"),
@@ -165,24 +158,26 @@ class TeamSessionList(ApiModel, title="TeamSessionList"):
 
 
 class TeamSessionsFilter(SessionsQuery, title="TeamSessionsFilter"):
-    person: _ShortText = ""
+    person: ShortText = ""
     """Who started it."""
-    project: _ShortText = ""
+    project: ShortText = ""
     """The name of a project; empty: all."""
-    status: _ShortText = ""
+    status: ShortText = ""
     """Names of states with commas between; empty: all."""
 
 
 @operation("GET", "/api/sessions", "list_sessions", tag="sessions")
 async def list_sessions(call: ApiCall, query: TeamSessionsFilter) -> TeamSessionList:
     """The sessions of the store, newest first."""
-    who, words = _who(call), query.query.casefold().split()
+    who, words = person_store(call), query.query.casefold().split()
     states, person = _checked_states(query.status), query.person
 
     def read() -> tuple[list[StoredSession], dict[str, list[str]], dict[str, str]]:
-        names = _project_names(who)
-        rows = [row for row in who.sessions(states=states, limit=_MAX_ROWS) if all(w in _searched(row) for w in words)]
-        rows = [row for row in rows if query.project in ("", names.get(row.program, ""))]
+        names, project = _project_names(who), query.project
+        if project and project not in names.values():
+            return [], {}, names
+        rows = who.sessions(states=states, limit=_MAX_ROWS, project=project)
+        rows = [row for row in rows if all(word in _searched(row) for word in words)]
         return rows, who.answered_by([row.id for row in rows if person in ("", row.person)][: query.limit]), names
 
     rows, answered, names = await run_in_thread(read)
@@ -202,9 +197,9 @@ def _project_names(who: PersonStore) -> dict[str, str]:
 @operation("GET", "/api/sessions/{id}", "get_session", tag="sessions")
 async def get_session(call: ApiCall) -> TeamSessionRow:
     """What is known of one session."""
-    who, row = _who(call), await _found(call)
-    names = await run_in_thread(lambda: _project_names(who))
-    return _page_row(row, await run_in_thread(lambda: who.answered_by([row.id])), names)
+    row = await _found(call)
+    names = await as_person(call, lambda who: _project_names(who))
+    return _page_row(row, await as_person(call, lambda who: who.answered_by([row.id])), names)
 
 
 @operation("POST", "/api/sessions", "start_session", tag="sessions", status=201, refusals={403: "not an operator"})
@@ -216,24 +211,21 @@ async def start_session(call: ApiCall, body: StartRequest) -> SessionId:
 @operation("POST", "/api/sessions/{id}/end", "end_session", tag="sessions", refusals={403: "not an operator"})
 async def end_session(call: ApiCall) -> None:
     """Interrupts a session and ends it."""
-    who, id = _who(call), call.path["id"]
-    await run_in_thread(lambda: who.stop(id))
+    await as_person(call, lambda who: who.stop(call.path["id"]))
 
 
 @operation("GET", "/api/questions", "list_questions", tag="events")
 async def list_questions(call: ApiCall) -> Inbox:
     """The open questions of all sessions, oldest first; at most 200."""
-    who = _who(call)
-    rows = await run_in_thread(lambda: who.questions(limit=_MOST_LISTED))
+    rows = await as_person(call, lambda who: who.questions(limit=_MOST_LISTED))
     return Inbox(questions=[_inbox_row(row) for row in rows])
 
 
 @operation("GET", "/api/sessions/{id}/questions/{requestId}", "get_question", tag="events", answer=WholeEvent)
 async def get_question(call: ApiCall) -> Response:
     """One question, whole."""
-    who, wanted = _who(call), call.path["requestId"]
     session = await _seen_session(call)
-    row = await run_in_thread(lambda: who.find_question(wanted))
+    row = await as_person(call, lambda who: who.find_question(call.path["requestId"]))
     if row.session != session.id:
         raise ApiRefusal(404, "No such question is open; what it was is among the events.")
     event = session.question_event(row)
@@ -267,18 +259,18 @@ class QuestionsWanted(ApiModel, title="QuestionsWanted"):
 
     mine: bool = False
     """Of sessions that whoever asks started."""
-    project: _ShortText = ""
+    project: ShortText = ""
     """Its name."""
-    worker: _ShortText = ""
-    risk: _ShortText = ""
-    tool: _ShortText = ""
+    worker: ShortText = ""
+    risk: ShortText = ""
+    tool: ShortText = ""
     older_s: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
     """Asked at least so many seconds ago."""
-    words: _ShortText = ""
+    words: ShortText = ""
     """Each stands in what is asked, in the task, or in the name of whoever started it."""
-    same: _ShortText = ""
+    same: ShortText = ""
     """Alike: with this key."""
-    after: _ShortText = ""
+    after: ShortText = ""
     """The next ones after the question of this id."""
 
     def wanted(self) -> QuestionFilter:
@@ -292,7 +284,7 @@ class InboxQuery(QuestionsWanted, title="InboxQuery"):
 @operation("GET", "/api/inbox", "show_inbox", tag="events", answer=TeamInbox)
 async def show_inbox(call: ApiCall, query: InboxQuery) -> Response:
     """The open questions of all sessions with their cards, oldest first."""
-    who = _who(call)
+    who = person_store(call)
     return await page_events.json_response(lambda: inbox_page(who, query))
 
 
@@ -316,7 +308,7 @@ def _question_with_card(row: QuestionRow, names: Mapping[str, str]) -> dict[str,
 @operation("GET", "/api/sessions/{id}/outputs/{handle}", "read_output", tag="events")
 async def read_output(call: ApiCall, handle: str, query: OutputQuery) -> OutputPage:
     """Lines of an output that was kept whole, by the handle in `outputHandle`."""
-    who, session = _who(call), await _seen_session(call)
+    who, session = person_store(call), await _seen_session(call)
     path = await run_in_thread(lambda: session.kept_output(who, handle))
     redactor = await run_in_thread(lambda: known_secrets(_registry(call).home))
     return await page_events.output_page(path, handle, query, redactor.text)
@@ -326,18 +318,14 @@ async def read_output(call: ApiCall, handle: str, query: OutputQuery) -> OutputP
 
 
 class SessionsWanted(ApiModel, title="TeamSessionsQuery"):
-    states: _ShortText = ""
+    states: ShortText = ""
     """Names of states with commas between; empty: all."""
-    prefix: _ShortText = ""
-    batch: _ShortText = ""
+    prefix: ShortText = ""
+    batch: ShortText = ""
     """Only the sessions of that batch."""
+    project: ShortText = ""
+    """Only of the project with this name."""
     limit: Annotated[int, Field(ge=1, le=10 * _MAX_ROWS)] = _MAX_ROWS
-
-
-class Rows(ApiModel, title="TeamRows"):
-    rows: list[dict[str, Any]]
-    now: float
-    """By the store's clock."""
 
 
 _STATES: Final = frozenset({"queued", "running", "waiting", *ENDED})
@@ -353,20 +341,20 @@ def _checked_states(given: str) -> list[str]:
 @operation("GET", "/api/team/sessions", "team_sessions", tag="team")
 async def team_sessions(call: ApiCall, query: SessionsWanted) -> Rows:
     """The sessions of the store, newest first."""
-    who, states = _who(call), _checked_states(query.states)
-    wanted: dict[str, Any] = {"states": states, "prefix": query.prefix, "batch": query.batch, "limit": query.limit}
-    rows = await run_in_thread(lambda: who.sessions(**wanted))
-    return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
+    states = _checked_states(query.states)
+    wanted = {name: getattr(query, name) for name in ("prefix", "batch", "project", "limit")}
+    rows = await as_person(call, lambda who: who.sessions(states=states, **wanted))
+    return Rows(rows=[asdict(row) for row in rows], now=await as_person(call, PersonStore.now))
 
 
 class TeamStart(ApiModel, title="TeamStart"):
     input: _Text
-    worker: _ShortText = ""
-    model: _ShortText = ""
-    approval: _ShortText = ""
+    worker: ShortText = ""
+    model: ShortText = ""
+    approval: ShortText = ""
     directory: Annotated[str, Field(max_length=4096)] = ""
-    label: _ShortText = ""
-    batch: _ShortText = ""
+    label: ShortText = ""
+    batch: ShortText = ""
     """The batch that it belongs to: sessions of one batch can be listed together."""
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
     """Among those that wait for a runner, the highest comes first."""
@@ -382,10 +370,10 @@ async def team_start(call: ApiCall, body: TeamStart) -> SessionId:
 
 
 class TeamNewSchedule(TeamStart, title="TeamNewSchedule"):
-    cron: _ShortText
+    cron: ShortText
     """Five fields, or `@hourly`, `@daily` …"""
-    timezone: _ShortText = "UTC"
-    name: _ShortText = ""
+    timezone: ShortText = "UTC"
+    name: ShortText = ""
     """Empty: one is made up."""
 
 
@@ -396,15 +384,14 @@ class ScheduleName(ApiModel, title="TeamScheduleName"):
 @operation("GET", "/api/team/schedules", "team_schedules", tag="team")
 async def team_schedules(call: ApiCall) -> Rows:
     """What starts by the clock, by name."""
-    who = _who(call)
-    rows = await run_in_thread(who.schedules)
-    return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
+    rows = await as_person(call, PersonStore.schedules)
+    return Rows(rows=[asdict(row) for row in rows], now=await as_person(call, PersonStore.now))
 
 
 @operation("POST", "/api/team/schedules", "team_add_schedule", tag="team", status=201)
 async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleName:
     """Sessions by the clock, in the name of whoever adds them."""
-    who, registry = _who(call), _registry(call)
+    who, registry = person_store(call), _registry(call)
     request = StartRequest(
         input=body.input, worker=body.worker, model=body.model, approval=body.approval, directory=body.directory
     )
@@ -420,8 +407,7 @@ async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleNam
 @operation("DELETE", "/api/team/schedules/{name}", "team_remove_schedule", tag="team")
 async def team_remove_schedule(call: ApiCall) -> None:
     """One's own schedule; that of another person, for admins."""
-    who, name = _who(call), call.path["name"]
-    await run_in_thread(lambda: who.remove_schedule(name))
+    await as_person(call, lambda who: who.remove_schedule(call.path["name"]))
 
 
 class LinesQuery(ApiModel, title="TeamLinesQuery"):
@@ -439,8 +425,8 @@ class Lines(ApiModel, title="TeamLines"):
 @operation("GET", "/api/team/sessions/{id}/lines", "team_lines", tag="team")
 async def team_lines(call: ApiCall, query: LinesQuery) -> Lines:
     """Lines of a session's journal."""
-    who, id = _who(call), call.path["id"]
-    found = await run_in_thread(lambda: who.lines(id, query.after, limit=query.limit, private=query.private))
+    id = call.path["id"]
+    found = await as_person(call, lambda who: who.lines(id, query.after, limit=query.limit, private=query.private))
     return Lines(lines=[(number, base64.b64encode(line).decode()) for number, line in found])
 
 
@@ -465,8 +451,7 @@ async def team_live(call: ApiCall, query: LiveQuery) -> LiveFrames:
 @operation("GET", "/api/team/sessions/{id}/facts", "team_facts", tag="team")
 async def team_facts(call: ApiCall) -> Rows:
     """Where a session runs and with what, for admins."""
-    who, id = _who(call), call.path["id"]
-    return Rows(rows=[dict(await run_in_thread(lambda: who.facts(id)))], now=0)
+    return Rows(rows=[dict(await as_person(call, lambda who: who.facts(call.path["id"])))])
 
 
 class ChangesQuery(ApiModel, title="TeamChangesQuery"):
@@ -490,7 +475,7 @@ class TeamChanges(ApiModel, title="TeamChanges"):
 @operation("GET", "/api/team/sessions/{id}/changes", "team_changes", tag="team", answer=TeamChanges)
 async def team_changes(call: ApiCall, query: ChangesQuery) -> Response:
     """What a session changed in its git workspace, up to its last checkpoint."""
-    who, id, home = _who(call), call.path["id"], _registry(call).home
+    who, id, home = person_store(call), call.path["id"], _registry(call).home
 
     def read() -> dict[str, Any]:
         facts = who.workspace_of(id, "apply" if query.contents else "see")
@@ -525,21 +510,19 @@ class Said(ApiModel, title="TeamSaid"):
 @operation("POST", "/api/team/sessions/{id}/messages", "team_send", tag="team")
 async def team_send(call: ApiCall, body: Sent) -> Said:
     """A message for the next turn, an interrupt of this one, or a command about the session's ports."""
-    who, id = _who(call), call.path["id"]
     data = {} if body.kind == "interrupt" else {"text": body.text}
-    return Said(number=await run_in_thread(lambda: who.send(id, body.kind, data)))
+    return Said(number=await as_person(call, lambda who: who.send(call.path["id"], body.kind, data)))
 
 
 @operation("POST", "/api/team/sessions/{id}/stop", "team_stop", tag="team")
 async def team_stop(call: ApiCall) -> Said:
     """Interrupts a session and ends it; gives the state it had."""
-    who, id = _who(call), call.path["id"]
-    return Said(state=await run_in_thread(lambda: who.stop(id)))
+    return Said(state=await as_person(call, lambda who: who.stop(call.path["id"])))
 
 
 class QuestionsQuery(QuestionsWanted, title="TeamQuestionsQuery"):
-    session: _ShortText = ""
-    prefix: _ShortText = ""
+    session: ShortText = ""
+    prefix: ShortText = ""
     """Only the question whose id begins so, in whatever state it is."""
     limit: Annotated[int, Field(ge=1, le=_MAX_ROWS)] = _MAX_ROWS
 
@@ -547,13 +530,12 @@ class QuestionsQuery(QuestionsWanted, title="TeamQuestionsQuery"):
 @operation("GET", "/api/team/questions", "team_questions", tag="team")
 async def team_questions(call: ApiCall, query: QuestionsQuery) -> Rows:
     """Open questions, oldest first, or one question."""
-    who = _who(call)
     if query.prefix:
-        rows = [await run_in_thread(lambda: who.find_question(query.prefix))]
+        rows = [await as_person(call, lambda who: who.find_question(query.prefix))]
     else:
         wanted = query.wanted()
-        rows = await run_in_thread(lambda: who.questions(session=query.session, limit=query.limit, wanted=wanted))
-    return Rows(rows=[asdict(row) for row in rows], now=await run_in_thread(who.now))
+        rows = await as_person(call, lambda who: who.questions(session=query.session, limit=query.limit, wanted=wanted))
+    return Rows(rows=[asdict(row) for row in rows], now=await as_person(call, PersonStore.now))
 
 
 class TeamAnswer(ApiModel, title="TeamAnswer"):
@@ -564,8 +546,7 @@ class TeamAnswer(ApiModel, title="TeamAnswer"):
 @operation("POST", "/api/team/questions/{id}/answer", "team_answer", tag="team")
 async def team_answer(call: ApiCall, body: TeamAnswer) -> Said:
     """Answers a question. The first answer counts."""
-    who, id = _who(call), call.path["id"]
-    answered = await run_in_thread(lambda: who.answer(id, body.answer))
+    answered = await as_person(call, lambda who: who.answer(call.path["id"], body.answer))
     return Said(state=answered.state)
 
 
@@ -579,259 +560,15 @@ class AlikeAnswer(ApiModel, title="TeamAlikeAnswer"):
 async def team_answer_alike(call: ApiCall, body: AlikeAnswer) -> Rows:
     """Answers a question and every open one that asks for the same call. Each is judged by itself; `problem` says why
     an answer did not count."""
-    who, id = _who(call), call.path["id"]
+    id = call.path["id"]
     answer = {"approved": body.approved} | ({"reason": body.reason} if body.reason else {})
-    return Rows(rows=[each._asdict() for each in await run_in_thread(lambda: who.answer_alike(id, answer))], now=0)
+    return Rows(rows=[each._asdict() for each in await as_person(call, lambda who: who.answer_alike(id, answer))])
 
 
 @operation("GET", "/api/team/runners", "team_runners", tag="team")
 async def team_runners(call: ApiCall) -> Rows:
     """The runners that were seen lately."""
-    who = _who(call)
-    return Rows(rows=await run_in_thread(who.runners), now=await run_in_thread(who.now))
-
-
-# ---- people
-
-
-_Expiry = Annotated[float, Field(ge=0, le=36_500 * 86400.0)]
-"""Seconds until a token stops working; 0: never."""
-
-
-class NewPerson(ApiModel, title="TeamNewPerson"):
-    name: _ShortText
-    role: Literal["none", "viewer", "operator", "admin"] = "viewer"
-    """In all projects."""
-    expires_in: _Expiry = TOKEN_LASTS_S
-
-
-class NewToken(ApiModel, title="TeamNewToken"):
-    expires_in: _Expiry = TOKEN_LASTS_S
-
-
-class PersonToken(ApiModel, title="TeamPersonToken"):
-    name: str
-    role: str
-    token: str
-    """Shown only now."""
-
-
-@operation("GET", "/api/team/people", "team_people", tag="team")
-async def team_people(call: ApiCall) -> Rows:
-    """Everybody with their role, when their token expires (0: never) or where they sign in, for admins."""
-    who = _who(call)
-    rows = await run_in_thread(who.people)
-    shown = ("name", "role", "created", "expires", "issuer")
-    return Rows(rows=[{name: each[name] for name in shown} for each in rows], now=0)
-
-
-@operation("POST", "/api/team/people", "team_add_person", tag="team", status=201)
-async def team_add_person(call: ApiCall, body: NewPerson) -> PersonToken:
-    """A new person, for admins; gives the token, once."""
-    who = _who(call)
-    token = await run_in_thread(lambda: who.new_person(body.name, Role(body.role), body.expires_in))
-    return PersonToken(name=body.name, role=body.role, token=token)
-
-
-@operation("POST", "/api/team/people/{name}/token", "team_rotate_token", tag="team", status=201)
-async def team_rotate_token(call: ApiCall, body: NewToken) -> PersonToken:
-    """A new token of a person, for admins; the old one stops working at once."""
-    who, name = _who(call), call.path["name"]
-    return PersonToken(name=name, role="", token=await run_in_thread(lambda: who.rotate_token(name, body.expires_in)))
-
-
-@operation("POST", "/api/team/people/{name}/restore", "team_restore_person", tag="team")
-async def team_restore_person(call: ApiCall) -> None:
-    """Lets somebody in again who signs in with OpenID Connect and was removed, for admins."""
-    who, name = _who(call), call.path["name"]
-    await run_in_thread(lambda: who.restore_person(name))
-
-
-@operation("DELETE", "/api/team/people/{name}", "team_remove_person", tag="team")
-async def team_remove_person(call: ApiCall) -> None:
-    """Their token stops working at once."""
-    who, name = _who(call), call.path["name"]
-    await run_in_thread(lambda: who.remove_person(name))
-
-
-@operation("GET", "/api/team/refusals", "team_refusals", tag="team")
-async def team_refusals(call: ApiCall) -> Rows:
-    """Who tried what their role does not allow, for admins; newest first."""
-    who = _who(call)
-    return Rows(rows=await run_in_thread(who.refusals), now=0)
-
-
-class AuditQuery(ApiModel, title="TeamAuditQuery"):
-    after: Annotated[int, Field(ge=0, le=(1 << 53) - 1)] = 0
-    since: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)] = 0.0
-    program: _ShortText = ""
-
-
-class AuditPage(ApiModel, title="TeamAuditPage"):
-    rows: list[dict[str, Any]]
-    begin: tuple[int, str]
-    """Number and hash of the record before the first that is kept."""
-
-
-@operation("GET", "/api/team/audit", "team_audit", tag="team")
-async def team_audit(call: ApiCall, query: AuditQuery) -> AuditPage:
-    """Records of the audit after a number, for admins, in their order."""
-    who = _who(call)
-
-    def read() -> AuditPage:
-        begin = who.audit_begin()
-        rows = who.audit(after=query.after, since=query.since, program=query.program)
-        return AuditPage(rows=[each.to_dict() for each in rows], begin=(begin.n, begin.hash))
-
-    return await run_in_thread(read)
-
-
-# ---- projects
-
-
-class Grant(ApiModel, title="TeamGrant"):
-    project: _ShortText
-    """Its name."""
-    subject: _ShortText
-    """The name of a person, or `@group`."""
-    role: Literal["none", "viewer", "operator", "admin"]
-    """`none` takes the role back."""
-
-
-class NewName(ApiModel, title="TeamProjectName"):
-    name: _ShortText
-
-
-class GroupChange(ApiModel, title="TeamGroupChange"):
-    group: _ShortText
-    person: _ShortText
-    member: bool
-    """False: they leave it."""
-
-
-@operation("GET", "/api/team/projects", "team_projects", tag="team")
-async def team_projects(call: ApiCall) -> Rows:
-    """The projects that whoever asks may see; with the roles of others for those who manage them."""
-    who = _who(call)
-    rows = await run_in_thread(who.projects)
-    return Rows(rows=[asdict(row) for row in rows], now=0)
-
-
-@operation("POST", "/api/team/projects/roles", "team_grant", tag="team")
-async def team_grant(call: ApiCall, body: Grant) -> None:
-    """Gives somebody a role in a project, or takes it back, for admins of it."""
-    who = _who(call)
-    await run_in_thread(lambda: who.grant(body.project, body.subject, Role(body.role)))
-
-
-@operation("POST", "/api/team/projects/{name}/name", "team_rename_project", tag="team")
-async def team_rename_project(call: ApiCall, body: NewName) -> None:
-    """Another name for a project, for admins of it."""
-    who, name = _who(call), call.path["name"]
-    await run_in_thread(lambda: who.rename_project(name, body.name))
-
-
-class NewQuota(ApiModel, title="TeamQuota"):
-    project: _ShortText
-    """Its name, or `*` for all projects."""
-    person: _ShortText = ""
-    """A name, `*` for each person, empty for everybody together."""
-    cost: Annotated[float, Field(ge=-1, le=1e9, allow_inf_nan=False)] = -1
-    """US dollars in a day; -1: no limit."""
-    sessions: Annotated[int, Field(ge=-1, le=1_000_000_000)] = -1
-    """That are started in a day; -1: no limit."""
-
-
-@operation("GET", "/api/team/quotas", "team_quotas", tag="team")
-async def team_quotas(call: ApiCall) -> Rows:
-    """The quotas of the projects that whoever asks manages, with what was used today."""
-    who = _who(call)
-    return Rows(rows=await run_in_thread(who.quotas), now=0)
-
-
-@operation("POST", "/api/team/quotas", "team_set_quota", tag="team")
-async def team_set_quota(call: ApiCall, body: NewQuota) -> None:
-    """What may be spent and started in a day, for admins of the project; no limit takes the quota away."""
-    who = _who(call)
-    await run_in_thread(lambda: who.set_quota(body.project, body.person, body.cost, body.sessions))
-
-
-class NewSecret(ApiModel, title="TeamSecret"):
-    project: _ShortText
-    """Its name."""
-    name: _ShortText
-    sealed: Annotated[str, Field(max_length=MAX_SEALED)]
-    """To the runners' public key, by whoever sets it: this server cannot open it."""
-
-
-class SecretsKey(ApiModel, title="TeamSecretsKey"):
-    key: str
-    """The runners' public key."""
-    project: str
-    """The id of the project, which a secret is bound to."""
-
-
-@operation("GET", "/api/team/secrets", "team_secrets", tag="team")
-async def team_secrets(call: ApiCall) -> Rows:
-    """The names of the secrets of the projects that whoever asks manages."""
-    who = _who(call)
-    return Rows(rows=await run_in_thread(who.secrets), now=0)
-
-
-@operation("GET", "/api/team/projects/{name}/secrets-key", "team_secrets_key", tag="team")
-async def team_secrets_key(call: ApiCall) -> SecretsKey:
-    """What a secret of this project is sealed with, for admins of it."""
-    who, name = _who(call), call.path["name"]
-    key, project = await run_in_thread(lambda: who.secrets_key(name))
-    return SecretsKey(key=key, project=project)
-
-
-@operation("POST", "/api/team/secrets", "team_set_secret", tag="team")
-async def team_set_secret(call: ApiCall, body: NewSecret) -> None:
-    """Keeps a secret that was sealed elsewhere, for admins of the project."""
-    who = _who(call)
-    await run_in_thread(lambda: who.put_secret(body.project, body.name, body.sealed))
-
-
-@operation("DELETE", "/api/team/projects/{name}/secrets/{secret}", "team_remove_secret", tag="team")
-async def team_remove_secret(call: ApiCall) -> None:
-    """Deletes a secret, for admins of the project."""
-    who, name, secret = _who(call), call.path["name"], call.path["secret"]
-    await run_in_thread(lambda: who.remove_secret(name, secret))
-
-
-@operation("GET", "/api/team/groups", "team_groups", tag="team")
-async def team_groups(call: ApiCall) -> Rows:
-    """The groups with their people, for admins of all projects."""
-    who = _who(call)
-    found = await run_in_thread(who.groups)
-    return Rows(rows=[{"name": name, "people": people} for name, people in found.items()], now=0)
-
-
-@operation("POST", "/api/team/groups", "team_change_group", tag="team")
-async def team_change_group(call: ApiCall, body: GroupChange) -> None:
-    """Puts somebody into a group or takes them out, for admins of all projects."""
-    who = _who(call)
-    change = who.join if body.member else who.leave
-    await run_in_thread(lambda: change(body.group, body.person))
-
-
-# ---- rules
-
-
-@operation("GET", "/api/team/rules", "team_rules", tag="team")
-async def team_rules(call: ApiCall) -> Rows:
-    """The rules of the store, with their authors; `what` is the rule in words."""
-    who = _who(call)
-    rows = await run_in_thread(who.rules)
-    return Rows(rows=[each | {"what": rule_in_words(each["rule"])} for each in rows], now=0)
-
-
-@operation("DELETE", "/api/team/rules/{id}", "team_remove_rule", tag="team")
-async def team_remove_rule(call: ApiCall) -> None:
-    """Takes a rule back, for admins; from then on Forge asks again."""
-    who, id = _who(call), call.path["id"]
-    await run_in_thread(lambda: who.remove_rule(id))
+    return Rows(rows=await as_person(call, PersonStore.runners), now=await as_person(call, PersonStore.now))
 
 
 # ---- inside
@@ -839,7 +576,7 @@ async def team_remove_rule(call: ApiCall) -> None:
 
 async def _start(call: ApiCall, request: StartRequest, asked: TeamStart | None = None) -> str:
     """`asked`: of a program, whose sessions end with their answer."""
-    who, registry = _who(call), _registry(call)
+    who, registry = person_store(call), _registry(call)
     label, batch, priority = (asked.label, asked.batch, asked.priority) if asked is not None else ("", "", 0)
 
     def queue() -> str:
@@ -854,8 +591,8 @@ async def _start(call: ApiCall, request: StartRequest, asked: TeamStart | None =
 
 
 async def _found(call: ApiCall) -> StoredSession:
-    who, id = _who(call), call.path["id"]
-    return await run_in_thread(lambda: who.session(id))
+    id = call.path["id"]
+    return await as_person(call, lambda who: who.session(id))
 
 
 async def _seen_session(call: ApiCall) -> TeamSession:
@@ -935,7 +672,7 @@ def team_operations() -> tuple[Operation, ...]:
     declared = [value for value in globals().values() if isinstance(value, Operation)]
     seen = [_seen(page_events.list_events), _seen(page_events.get_event)]
     shared = [replace(page_sessions.log_out, run=_log_out), *seen, replace(page_events.act, run=_act)]
-    return (*declared, *shared)
+    return (*declared, *management_operations(), *shared)
 
 
 def sign_in_operations(sign_in: SignIn) -> tuple[Operation, ...]:
