@@ -38,6 +38,7 @@ from golem_forge.events.journal_reader import join_records
 ADDED: Final = "history"
 REPLACED: Final = "historySet"
 CLEARED: Final = "historyCleared"
+HISTORY_RECORDS: Final = frozenset({ADDED, REPLACED, CLEARED})
 _KEPT_RANGE: Final = "kept"
 """Key in a `historySet`: `{"kept": [3, 9]}` stands for messages 3 to 8 of the history before it."""
 _LOST: Final = "[A message stood here that could not be read back.]"
@@ -234,16 +235,16 @@ async def compact(
     """
     if used <= limit * COMPACT_AT and not force:
         return None
-    messages = _without_media(history, keep)
+    messages = _change_old_results(history, keep, _without_media)
     after = used - _saved_tokens(history, messages)
     if force or after > limit * COMPACT_AT:
-        messages = _with_handles(messages, keep, keep_output)
+        messages = _change_old_results(messages, keep, lambda each: _with_handle(each, keep_output))
         after = used - _saved_tokens(history, messages)
     if (force or after > limit * COMPACT_AT) and (old := _old_turns(messages, keep)):
         before_summary = messages
         transcript = _transcript(old.messages, int(limit * _SUMMARY_SHARE) * _BYTES_PER_TOKEN)
         text = (await summarise([UserMessage(text=transcript, kind="note")])).strip()
-        summary = UserMessage(text=f"[Summary of {old.count} earlier messages]\n{text}", kind="summary")
+        summary = UserMessage(text=f"[Summary of {len(old.messages)} earlier messages]\n{text}", kind="summary")
         messages = [*messages[: old.start], summary, *old.unanswered, *messages[old.end :]]
         if not text or _saved_tokens(before_summary, messages) <= 0:
             messages = before_summary  # a summary that is longer than what it stands for helps nobody
@@ -257,27 +258,23 @@ def _saved_tokens(before: Sequence[Message], after: Sequence[Message]) -> int:
     return sum(map(message_tokens, before)) - sum(map(message_tokens, after))
 
 
-def _without_media(history: Sequence[Message], keep: int) -> list[Message]:
-    """Removes media from old results; messages without media stay the same objects. The text of a result still names
-    its media.
-    """
-    messages = list(history)
-    for index, message in enumerate(history[: max(len(history) - keep, 0)]):
-        if isinstance(message, ResultsMessage) and any(each.media for each in message.results):
-            results = tuple(replace(each, media=()) if each.media else each for each in message.results)
-            messages[index] = replace(message, results=results)
-    return messages
-
-
-def _with_handles(history: Sequence[Message], keep: int, keep_output: Callable[[str], str]) -> list[Message]:
-    """Replaces long old results by handles; unchanged messages stay the same objects, to which the journal refers."""
+def _change_old_results(
+    history: Sequence[Message], keep: int, change: Callable[[CallResult], CallResult]
+) -> list[Message]:
+    """Changes the results before the last `keep` messages. Unchanged messages stay the same objects, to which the
+    journal refers."""
     messages = list(history)
     for index, message in enumerate(history[: max(len(history) - keep, 0)]):
         if isinstance(message, ResultsMessage):
-            results = tuple(_with_handle(each, keep_output) for each in message.results)
+            results = tuple(map(change, message.results))
             if results != message.results:
                 messages[index] = replace(message, results=results)
     return messages
+
+
+def _without_media(result: CallResult) -> CallResult:
+    """Its text still names its media."""
+    return replace(result, media=()) if result.media else result
 
 
 def _with_handle(result: CallResult, keep_output: Callable[[str], str]) -> CallResult:
@@ -297,10 +294,6 @@ class _OldTurns:
     messages: list[Message]
     unanswered: list[Message]
     """Calls without a result, and what was asked for beside them: they stay, whatever else goes."""
-
-    @property
-    def count(self) -> int:
-        return len(self.messages)
 
 
 def _old_turns(history: Sequence[Message], keep: int) -> _OldTurns | None:
@@ -402,9 +395,6 @@ def _beginning(text: str) -> list[str]:
     return [*shown, "…"] if len(lines) > _LINES else shown
 
 
-_HISTORY = frozenset({ADDED, REPLACED, CLEARED})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewindPoint:
     turn: int
@@ -450,7 +440,7 @@ def _recorded_turns(records: Iterable[Mapping[str, Any]], worker_id: str) -> lis
             message = data.get("message") if isinstance(data, Mapping) else None
             said = isinstance(message, Mapping) and message.get("role") == "user"
             turn += record.get("event") == "message" and said
-        elif kind in _HISTORY:
+        elif kind in HISTORY_RECORDS:
             before = list(history)
             history = apply_record(history, record)
             if kind == ADDED and _is_input(history[-1]):

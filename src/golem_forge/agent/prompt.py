@@ -29,12 +29,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from golem_forge.agent.model.interface import HOW_TO_READ, ToolOffer
+from golem_forge.agent.model.interface import HOW_TO_READ, ToolOffer, unused_mark
 from golem_forge.agent.model.text_calls import example_arguments
 from golem_forge.agent.session_state import SessionState
 from golem_forge.config.mcp_spec import McpSettings
@@ -521,10 +520,7 @@ def _prompt_block(files: tuple[InstructionFile, ...], clean: Callable[[str], str
     parts = [_HEAD]
     for each in files:
         text = clean(each.text)
-        mark = secrets.token_hex(8)
-        while mark in text:
-            mark = secrets.token_hex(8)
-        line = f"--- {mark} {each.name}, by the author of the project ---"
+        line = f"--- {unused_mark(text)} {each.name}, by the author of the project ---"
         end = (
             f"\n[{each.name} was cut here: Forge reads {MAX_BYTES >> 10} KiB of such files in all.]" if each.cut else ""
         )

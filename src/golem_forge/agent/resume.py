@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.budget import Meter
-from golem_forge.agent.history import ADDED, CLEARED, REPLACED, History, apply_record, complete_results
+from golem_forge.agent.history import HISTORY_RECORDS, History, apply_record, complete_results
 from golem_forge.agent.model.interface import AssistantMessage, CallResult, Message, RequestedCall, TokenUsage, fenced
 from golem_forge.agent.prompt import TOOLS_LOADED, loaded_tools
 from golem_forge.agent.session_state import (
@@ -56,7 +56,6 @@ _LONGEST_RESULT: Final = 100_000
 _ENDED: Final = {Status.SUCCESS.value: "done"}
 _CALLED: Final = "Calls that it made before that"
 _STATUSES: Final = frozenset(status.value for status in Status)
-_HISTORY: Final = frozenset({ADDED, REPLACED, CLEARED})
 
 
 class NothingToResume(ForgeError):
@@ -254,7 +253,7 @@ class _RecordedPast:
         if whole is None:
             return
         kind = whole.get("type")
-        if kind in _HISTORY:
+        if kind in HISTORY_RECORDS:
             self._take_history(whole)
         elif kind == RUN_RECORD:
             self._take_run(whole)

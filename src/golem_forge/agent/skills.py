@@ -158,7 +158,7 @@ class SessionSkills:
         lost = self._note and not any(isinstance(each, UserMessage) and each.text == self._note for each in messages)
         if self._in_block is None or not answered or lost:
             self._in_block, self._note = self.found.offered, ""
-            self.block = self._clean(_prompt_block(self.found.offered))
+            self.block = self._clean(_list_skills(_HEAD, self.found.offered)) if self.found.offered else ""
             return ""
         changes = self._clean(_change_note(self._in_block, self.found.offered))
         note = changes or (_AS_AT_FIRST if self._note else "")
@@ -212,10 +212,6 @@ def _change_note(before: tuple[OfferedSkill, ...], now: tuple[OfferedSkill, ...]
     gone = [each.name for each in before if each.name not in {skill.name for skill in now}]
     parts = [_list_skills(_CHANGED if before else _HEAD, new)] if new else []
     return "\n".join((*parts, f"These skills are gone: {', '.join(gone)}.")) if gone else "".join(parts)
-
-
-def _prompt_block(skills: tuple[OfferedSkill, ...]) -> str:
-    return _list_skills(_HEAD, skills) if skills else ""
 
 
 def _list_skills(head: str, skills: tuple[OfferedSkill, ...]) -> str:

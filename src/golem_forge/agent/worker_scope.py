@@ -64,8 +64,6 @@ class WorkerScope:
     parent: WorkerScope | None = None
     server_tools: ServerTools | None = None
     """Its view of MCP servers; None if its file names none."""
-    on_effects: OnEffects | None = None
-    """Called with the effects of each planned call."""
     model_tools: ModelTools = field(init=False, repr=False)
     """Selects which of its tools are sent to its model."""
     _forget: Callable[[], None] = field(default=lambda: None, repr=False)
@@ -198,7 +196,6 @@ def open_scope(
         walls=walls,
         signal=signal,
         parent=parent,
-        on_effects=on_effects,
     )
     if parent is not None:
         scope._forget = parent.signal.listen(signal.interrupt)

@@ -11,12 +11,11 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
-from golem_forge.cli.command import EXIT_OPTIONS, declare, exit_overrides, fail, parser, print_error
+from golem_forge.cli.command import EXIT_OPTIONS, declare, exit_now, exit_overrides, fail, parser, print_error
 from golem_forge.cli.mcp.install import (
     PRODUCTS,
     Product,
@@ -94,7 +93,7 @@ def run(words: list[str]) -> int:
         worker = os.path.abspath(worker)
     code = run_to_exit_code(_serve(worker, asked.model, asked.approval, [*asked.set, *exit_overrides(asked)]))
     if code == 0:
-        _exit_now()
+        exit_now()
     return code
 
 
@@ -107,14 +106,6 @@ async def _serve(worker: str | None, model: str | None, approval: str | None, ov
         with stop_on_termination(agent.hang_up):
             await agent.run()
     return 0
-
-
-def _exit_now() -> NoReturn:
-    """A thread still reads standard input, and the interpreter would wait for it. Everything is closed by now."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(0)
 
 
 # ---- install

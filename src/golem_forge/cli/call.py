@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.session import entry_session
 from golem_forge.agent.session_plan import has_entry
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.cli.command import CommandUsageError, print_json, step_drawer
+from golem_forge.cli.command import CommandUsageError, print_json, print_notices, step_drawer
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller, Outcome, outcome_json
 from golem_forge.core.decisions import AnsweredBy, Status
@@ -134,8 +134,7 @@ async def _call(command: CallCommand) -> int:
 
 async def call_in_session(session: Session, command: CallCommand) -> int:
     """The call in an open session, to its end: what is printed, and the exit code."""
-    for notice in session.notices_for_one_command:
-        print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+    print_notices(session)
     if session.user_tools is not None:
         workshop = session.user_tools.workshop
         workshop.report, workshop.on_step = _print_report, step_drawer()

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,8 +23,18 @@ from golem_forge.agent.session_changes import (
     undo_call,
 )
 from golem_forge.agent.trust import NotTrusted
-from golem_forge.cli.command import DENIED, FAILED, NOT_FOUND, USAGE, fail, print_error, print_json, read_args
-from golem_forge.cli.sessions import ID_SHOWN, found_session, home_with_sessions, root_here
+from golem_forge.cli.command import (
+    DENIED,
+    FAILED,
+    NOT_FOUND,
+    USAGE,
+    fail,
+    print_error,
+    print_json,
+    print_notices,
+    read_args,
+)
+from golem_forge.cli.sessions import ID_SHOWN, IdNotFound, found_session, home_with_sessions, root_here
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES
 from golem_forge.core.changes import ChangeSet
@@ -95,9 +104,10 @@ def named_changes(verb: str, given: Any) -> NamedChanges | int:
     home, names = forge_home(), list(given.names)
     session: SessionSummary | None = None
     if names and (names[0] == "last" or _SESSION_ID.fullmatch(names[0])):
-        if (found := found_session(names.pop(0), to_change=True)) is None:
-            return NOT_FOUND
-        session = found[1]
+        try:
+            session = found_session(names.pop(0), to_change=True)[1]
+        except IdNotFound as error:
+            return fail("sessions", str(error), NOT_FOUND)
     else:
         id = newest_changed_session(home.path, root_here()) if home_with_sessions() is not None else ""
         session = next(iter(SessionIndex(home.path).sessions(prefix=id, limit=1)), None) if id else None
@@ -169,8 +179,7 @@ async def _undo(named: NamedChanges, also: Sequence[str], *, redo: bool, yes: bo
         async with entry_session(
             named.session.root or ".", approval=ApprovalMode.STRICT, approval_callback=agreed
         ) as session:
-            for notice in session.notices_for_one_command:
-                print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+            print_notices(session)
             found = preview(
                 named.home.path,
                 session.sandbox,

@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
@@ -29,6 +29,8 @@ from golem_forge.storage.home import HOME_ADVICE, forge_home
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace, _ActionsContainer
 
+    from golem_forge.agent.session import Session
+
 Declared = TypeVar("Declared", bound="_ActionsContainer")
 _TYPES: Final = {"N": int, "S": float, "USD": float}
 
@@ -39,6 +41,8 @@ NOT_FOUND: Final = 4
 BY_FLAG: Final = "command line (--yes)"
 BY_PERSON: Final = "person"
 """The recorded source of an approval."""
+
+_TELEMETRY_S: Final = 0.5
 
 Verbs = Mapping[str, tuple[str, str]]
 
@@ -230,6 +234,31 @@ def describe_os_error(error: OSError) -> str:
     if keeps and error.errno in (*_REFUSALS, *_NO_ROOM):
         return f"{display_path(path)}: {why}. Forge keeps its files there; {HOME_ADVICE}."
     return f"'{path.name}': {why}"
+
+
+def print_notices(session: Session) -> None:
+    """Prints what a session for a single command has to say when it opens."""
+    for notice in session.notices_for_one_command:
+        print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+
+
+def exit_now() -> NoReturn:
+    """Ends the process without the interpreter's own shutdown, which would wait for the thread that reads standard
+    input, or longer than clients were promised. Everything is closed and on disk by now; telemetry gets half a second.
+    """
+    if (telemetry := sys.modules.get("golem_forge.events.telemetry")) is not None:
+        telemetry.close_telemetry(_TELEMETRY_S)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)
+
+
+def shell_text(words: Sequence[str]) -> str:
+    """The command that the words after `--` stand for: a single word is a shell's text, several are quoted."""
+    from golem_forge.policy.shell.strict import quote
+
+    return words[0] if len(words) == 1 else " ".join(map(quote, words))
 
 
 def print_error(verb: str, text: str) -> None:

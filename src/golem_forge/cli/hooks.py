@@ -20,7 +20,17 @@ from golem_forge.agent.explain import COMMAND_TOOL, DryEvaluator, open_evaluator
 from golem_forge.agent.review import make_reviewer
 from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.trust import trust_store
-from golem_forge.cli.command import FAILED, USAGE, CommandUsageError, fail, print_error, print_json, read_args, run_verb
+from golem_forge.cli.command import (
+    FAILED,
+    USAGE,
+    CommandUsageError,
+    fail,
+    print_error,
+    print_json,
+    read_args,
+    run_verb,
+    shell_text,
+)
 from golem_forge.cli.run import reviewer_override
 from golem_forge.cli.sessions import home_with_sessions
 from golem_forge.config.hooks_block import Hook, HookPoint
@@ -39,7 +49,6 @@ from golem_forge.orchestrator.hooks import call_paths
 from golem_forge.orchestrator.resolve import resolve, validate
 from golem_forge.policy.hooks import HookAnswer, HookOrder, HookRun, hook_input, read_answer
 from golem_forge.policy.reviewer import ReviewAnswer, Reviewer, Says
-from golem_forge.policy.shell.strict import quote
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
@@ -123,8 +132,7 @@ async def _test(asked: Namespace, command: list[str]) -> int:
     if (ready := known.get(asked.name)) is None:
         named = f"no hook '{escape_control_chars(asked.name)}'{nearest_remark(asked.name, known)}"
         return fail("hooks test", f"{named}. `forge hooks list` shows them.", USAGE)
-    text = command[0] if len(command) == 1 else " ".join(map(quote, command))
-    tool, args = (COMMAND_TOOL, {"cmd": text}) if command else (asked.tool or "", asked.args)
+    tool, args = (COMMAND_TOOL, {"cmd": shell_text(command)}) if command else (asked.tool or "", asked.args)
     about_calls = ready.hook.on in (HookPoint.BEFORE_CALL, HookPoint.AFTER_CALL)
     if about_calls and not tool:
         why = f"'{ready.hook.name}' is asked about calls: name a tool, or a command after `--`."

@@ -494,10 +494,8 @@ def hook_record(data: dict[str, Any]) -> str:
     """Formats a `hookRan` event."""
     said = (data.get("verdict"), data.get("reason"), data.get("line"), data.get("told"))
     words = "; ".join(dict.fromkeys(str(each) for each in said if each))
-    return shorten(
-        one_line(f"{data.get('hook')} at {data.get('on')}: {data.get('status')}" + (f" ({words})" if words else "")),
-        200,
-    )
+    ran = f"{data.get('hook')} at {data.get('on')}: {data.get('status')}"
+    return shorten(one_line(f"{ran} ({words})" if words else ran), _MOST_SAID)
 
 
 def _indented(text: str) -> str:

@@ -33,7 +33,7 @@ from golem_forge.agent.explain import (
     segments_json,
 )
 from golem_forge.agent.in_force import open_rules
-from golem_forge.cli.command import fail, print_columns, print_error, print_json, print_json_list, read_args
+from golem_forge.cli.command import fail, print_columns, print_error, print_json, print_json_list, read_args, shell_text
 from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.schema import unknown_key_message
@@ -46,7 +46,6 @@ from golem_forge.policy.rules.book import RuleLine, RuleUsage, rule_usage
 from golem_forge.policy.rules.files import revoke, revoke_all
 from golem_forge.policy.rules.load import parse_rules
 from golem_forge.policy.rules.model import Rule, RuleOrigin
-from golem_forge.policy.shell.strict import quote
 from golem_forge.storage.home import ForgeHome, forge_home
 
 if TYPE_CHECKING:
@@ -244,7 +243,7 @@ def run_explain(words: list[str]) -> int:
     modes = f"--mode {'|'.join(ApprovalMode)}"
     declared = ("tool?", "args?", "--worker PATH", modes, "--json")
     asked = read_args("rules explain", HELP, words[:end], *declared, args="{}", worker="")
-    text = None if command is None else command[0] if len(command) == 1 else " ".join(map(quote, command))
+    text = None if command is None else shell_text(command)
     if (text is None) == (asked.tool is None) or text == "":
         return fail("rules explain", "give either TOOL and its arguments as JSON, or a command's words after `--`.", 2)
     return asyncio.run(_explain(asked, text))

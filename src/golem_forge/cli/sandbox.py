@@ -28,19 +28,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.explain import DryEvaluator, open_evaluator, plan_for_explain
 from golem_forge.agent.session import open_session
-from golem_forge.cli.command import fail, print_error, print_json, read_args
+from golem_forge.cli.command import fail, print_error, print_json, read_args, shell_text
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.calls import leftover_lines
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
-from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import columns, nearest_remark, one_line
 from golem_forge.events.journal import CallStart
 from golem_forge.policy.facts import floors_of
-from golem_forge.policy.shell.strict import CommandWorld, quote
+from golem_forge.policy.shell.strict import CommandWorld
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import exec_environment
 from golem_forge.sandbox.walls.model import Job, Refusal, Streams
@@ -49,6 +48,8 @@ from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
 from golem_forge.storage.home import forge_home
 
 if TYPE_CHECKING:
+    from argparse import Namespace
+
     from golem_forge.sandbox.walls.walls import Aftermath
 
 
@@ -77,26 +78,11 @@ def run(words: list[str]) -> int:
     return fail("sandbox", f"unknown verb '{verb}'{hint}. `forge sandbox --help` says more.", 2)
 
 
-@dataclass(slots=True, kw_only=True)
-class SandboxArgs:
-    program: str = "."
-    timeout: float | None = None
-    json: bool = False
-    path: str = ""
-    """Used by `explain`: the words before or without `--`."""
-    command: list[str] = field(default_factory=list)
-
-
-def parse_sandbox_args(verb: str, words: list[str]) -> SandboxArgs:
+def _read_args(verb: str, words: list[str]) -> Namespace:
+    """`rest` has the words before `--`, `command` those after it."""
     end = words.index("--") if "--" in words else len(words)
-    before, command = words[:end], words[end + 1 :]
-    asked = read_args(
-        verb, HELP, before, "-p,--program DIR", "--timeout S", "--json", "rest*", program=".", timeout=None
-    )
-    if asked.rest and verb.endswith("exec"):
-        command = [*asked.rest, *command]
-    path = " ".join(asked.rest) if verb.endswith("explain") else ""
-    return SandboxArgs(program=asked.program, timeout=asked.timeout, json=asked.json, path=path, command=command)
+    declared = ("-p,--program DIR", "--timeout S", "--json", "rest*")
+    return read_args(f"sandbox {verb}", HELP, words[:end], *declared, program=".", command=words[end + 1 :])
 
 
 _TOOL: Final = "sandbox exec"
@@ -106,13 +92,14 @@ _PIECE: Final = 64 * 1024
 
 
 def run_exec(words: list[str]) -> int:
-    asked = parse_sandbox_args("sandbox exec", words)
+    asked = _read_args("exec", words)
+    asked.command = [*asked.rest, *asked.command]
     if not asked.command:
         return fail("sandbox exec", "no command; write it after --, like: forge sandbox exec -- make test", 2)
     return run_to_exit_code(_run(asked))
 
 
-async def _run(asked: SandboxArgs) -> int:
+async def _run(asked: Namespace) -> int:
     on_terminal = bool(sys.stdin and sys.stdin.isatty() and sys.stdout.isatty())
     async with open_session(asked.program) as session:
         for notice in session.notices_for_one_command:
@@ -295,7 +282,8 @@ _TOOLS: Final = {Verb.READ: "read_file", Verb.WRITE: "write_file", Verb.DELETE: 
 
 
 def run_explain(words: list[str]) -> int:
-    asked = parse_sandbox_args("sandbox explain", words)
+    asked = _read_args("explain", words)
+    asked.path = " ".join(asked.rest)
     if bool(asked.path) == bool(asked.command):
         return fail("sandbox explain", "name one path, or a command after --", 2)
     said = asyncio.run(_explained(asked))
@@ -306,7 +294,7 @@ def run_explain(words: list[str]) -> int:
     return 0
 
 
-async def _explained(asked: SandboxArgs) -> dict[str, Any]:
+async def _explained(asked: Namespace) -> dict[str, Any]:
     about = " ".join((asked.path, *asked.command))
     async with open_evaluator(plan_for_explain(forge_home(), asked.program), about=about) as dry:
         for notice in dry.notices:
@@ -361,7 +349,7 @@ def _refused(refusal: Refusal | None) -> str:
 
 
 async def _about_command(dry: DryEvaluator, sandbox: Sandbox, command: list[str]) -> dict[str, Any]:
-    text = command[0] if len(command) == 1 else " ".join(quote(word) for word in command)
+    text = shell_text(command)
     explained = await dry.command(text)
     if explained.judged is not None:
         by = explained.judged.decision.decided_by

@@ -92,7 +92,10 @@ def run(words: list[str]) -> int:
     verb, rest = (words[0], words[1:]) if words and not words[0].startswith("-") else ("list", words)
     verbs = {"list": run_list, "show": run_show, "export": run_export, "rename": run_rename, "delete": run_delete}
     if verb in verbs:
-        return verbs[verb](rest)
+        try:
+            return verbs[verb](rest)
+        except IdNotFound as error:
+            return fail("sessions", str(error), NOT_FOUND)
     hint = nearest_remark(verb, verbs)
     return fail("sessions", f"no verb '{one_line(verb)}'{hint}. `forge sessions --help` lists them.", 2)
 
@@ -138,10 +141,7 @@ def _session_json(session: SessionSummary, state: str, title: str) -> dict[str, 
 def run_show(words: list[str]) -> int:
     level = f"-t,--trace {'|'.join(TraceLevel)}"
     asked = read_args("sessions show", HELP, words, "ID", level, trace=TraceLevel.NORMAL.value)
-    found = found_session(asked.id)
-    if found is None:
-        return NOT_FOUND
-    home, session = found
+    home, session = found_session(asked.id)
     formatter = create_trace_formatter(asked.trace)
     for event in replay(session.id, home=home):
         sys.stdout.write(plain_text(formatter.format(event)))
@@ -151,10 +151,7 @@ def run_show(words: list[str]) -> int:
 def run_export(words: list[str]) -> int:
     declared = ("ID", f"--format {'|'.join((_EVENTS, *FORMATS))}", "-o,--output FILE")
     asked = read_args("sessions export", HELP, words, *declared)
-    found = found_session(asked.id)
-    if found is None:
-        return NOT_FOUND
-    home, session = found
+    home, session = found_session(asked.id)
     format = asked.format or (_format_of_file(asked.output) if asked.output else _EVENTS)
     events = replay(session.id, home=home)
     if format == _EVENTS:
@@ -188,10 +185,7 @@ def _write_new(name: str, pieces: Iterable[str]) -> int:
 
 def run_rename(words: list[str]) -> int:
     asked = read_args("sessions rename", HELP, words, "ID", "title:TITLE+")
-    found = found_session(asked.id, to_change=True)
-    if found is None:
-        return NOT_FOUND
-    home, session = found
+    home, session = found_session(asked.id, to_change=True)
     try:
         title = rename_session(home, session.id, " ".join(asked.title))
     except OSError as error:
@@ -203,10 +197,7 @@ def run_rename(words: list[str]) -> int:
 
 def run_delete(words: list[str]) -> int:
     asked = read_args("sessions delete", HELP, words, "ID", "--yes")
-    found = found_session(asked.id, to_change=True)
-    if found is None:
-        return NOT_FOUND
-    home, session = found
+    home, session = found_session(asked.id, to_change=True)
     if session_state(home, session) == "running":
         return fail("sessions", SessionInUse(session.id).message, FAILED)
     if not asked.yes and not _agreed_to_delete(session, session_title(session, session_titles(home))):
@@ -427,11 +418,10 @@ def root_here() -> str:
         return ""
 
 
-def found_session(typed: str, *, to_change: bool = False) -> tuple[Path, SessionSummary] | None:
-    """`to_change`: only one of this home; what the store has is not changed by its copy."""
+def found_session(typed: str, *, to_change: bool = False) -> tuple[Path, SessionSummary]:
+    """`to_change`: only one of this home; what the store has is not changed by its copy. Raises IdNotFound."""
     try:
         home = (None if to_change else home_of_session(typed)) or forge_home().path
         return home, find_session(home, typed, root=root_here())
-    except (SessionNotFound, SessionAmbiguous, IdNotFound) as error:
-        print_error("sessions", str(error))
-        return None
+    except (SessionNotFound, SessionAmbiguous) as error:
+        raise IdNotFound(str(error)) from None

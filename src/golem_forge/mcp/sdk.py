@@ -1,8 +1,11 @@
 """The official SDK as the client side uses it: the one place that imports it there.
 
 It costs most of a second, so most modules use it as `golem_forge.mcp.lazy_sdk`, which loads it with the first server.
-Nothing private of the SDK is named anywhere else: what the session does not offer openly is wrapped here.
+Nothing private of the SDK is named anywhere else: what the session does not offer openly is wrapped here. Everything
+imported here is for others.
 """
+# ruff: noqa: F401
+# mypy: implicit-reexport
 
 from __future__ import annotations
 
@@ -11,8 +14,6 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import httpx2
-import mcp_types as types
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._probe import negotiate_auto
 from mcp.client._transport import Transport, TransportStreams
 from mcp.client.auth import (
@@ -20,12 +21,11 @@ from mcp.client.auth import (
     OAuthFlowError,
     OAuthRegistrationError,
     OAuthTokenError,
-    TokenStorage,
 )
 from mcp.client.auth.utils import extract_scope_from_www_auth, union_scopes
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost, listen
+from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared._httpx_utils import next_request_within_origin
 from mcp.shared.auth import (
     AuthorizationCodeResult,
@@ -35,17 +35,15 @@ from mcp.shared.auth import (
     OAuthToken,
     ProtectedResourceMetadata,
 )
-from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import find_invalid_x_mcp_header, mcp_param_headers, x_mcp_header_map
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.message import SessionMessage
 from mcp_types import (
     CONNECTION_CLOSED,
-    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
-    INVALID_REQUEST,
     METHOD_NOT_FOUND,
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -57,90 +55,16 @@ from mcp_types import (
     Implementation,
     InputRequiredResult,
     JSONRPCError,
-    JSONRPCMessage,
     JSONRPCNotification,
     JSONRPCRequest,
     JSONRPCResponse,
     ListRootsResult,
     Root,
-    SamplingMessage,
     TextContent,
     jsonrpc_message_adapter,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
-
-__all__ = [
-    "CONNECTION_CLOSED",
-    "HEADER_MISMATCH",
-    "INTERNAL_ERROR",
-    "INVALID_PARAMS",
-    "INVALID_REQUEST",
-    "METHOD_NOT_FOUND",
-    "MODERN_PROTOCOL_VERSIONS",
-    "AuthorizationCodeResult",
-    "CallOptions",
-    "ClientMessageMetadata",
-    "ClientRequestContext",
-    "ClientSession",
-    "CreateMessageRequestParams",
-    "CreateMessageResult",
-    "DispatchContext",
-    "Dispatcher",
-    "ElicitRequestFormParams",
-    "ElicitRequestParams",
-    "ElicitRequestURLParams",
-    "ElicitResult",
-    "ErrorData",
-    "Implementation",
-    "InputRequiredResult",
-    "JSONRPCDispatcher",
-    "JSONRPCError",
-    "JSONRPCMessage",
-    "JSONRPCNotification",
-    "JSONRPCRequest",
-    "JSONRPCResponse",
-    "ListRootsResult",
-    "ListenNotSupportedError",
-    "MCPError",
-    "MemoryObjectReceiveStream",
-    "MemoryObjectSendStream",
-    "OAuthClientInformationFull",
-    "OAuthClientMetadata",
-    "OAuthClientProvider",
-    "OAuthFlowError",
-    "OAuthMetadata",
-    "OAuthRegistrationError",
-    "OAuthToken",
-    "OAuthTokenError",
-    "OnNotify",
-    "OnNotifyIntercept",
-    "OnRequest",
-    "ProtectedResourceMetadata",
-    "Root",
-    "SamplingMessage",
-    "SessionMessage",
-    "SubscriptionLost",
-    "TextContent",
-    "TokenStorage",
-    "Transport",
-    "TransportStreams",
-    "ValidationError",
-    "anyio",
-    "extract_scope_from_www_auth",
-    "find_invalid_x_mcp_header",
-    "httpx2",
-    "jsonrpc_message_adapter",
-    "listen",
-    "mcp_param_headers",
-    "negotiate_auto",
-    "next_request_within_origin",
-    "stamp",
-    "streamable_http_client",
-    "types",
-    "union_scopes",
-    "x_mcp_header_map",
-]
 
 
 def stamp(session: ClientSession, data: dict[str, Any], options: CallOptions) -> None:

@@ -26,7 +26,7 @@ from golem_forge.config.mcp_spec import ExpandedServer, ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client import connection
-from golem_forge.mcp.client.http_transport import HttpTransport, http_transport
+from golem_forge.mcp.client.http_transport import HttpTransport
 from golem_forge.mcp.client.transport import (
     BadAddress,
     ConnectionLost,
@@ -104,7 +104,7 @@ async def serving(script: Script, **options: Any) -> AsyncIterator[Raw]:
 
 def transport(url: str, headers: dict[str, str] | None = None, **keys: Any) -> HttpTransport:
     spec = ServerSpec(name="far", scope="", origin="forge.yaml:1", url=url, **keys)
-    return http_transport(spec, ExpandedServer(url=url, env={}, headers=headers or {}))
+    return HttpTransport(spec, ExpandedServer(url=url, env={}, headers=headers or {}))
 
 
 @contextlib.asynccontextmanager

@@ -571,7 +571,7 @@ def host_interpreter(
     if why:
         raise ToolFailed(f"Module tools cannot run: the directory of this Python {why}. Install Forge in another one.")
     package = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
-    libraries = [path for path in _libraries(further) if not _why_forbidden(forbidden, path)]
+    libraries = [path for path in _libraries(further) if not forbidden.why(path, path, os.stat(path))]
     full = level is Level.FULL
     if not full:
         own_library = os.path.dirname(package)
@@ -598,7 +598,3 @@ def _libraries(further: Iterable[str]) -> list[str]:
         paths.append(site.getusersitepackages())
     found = (os.path.realpath(path) for path in (*paths, *further) if os.path.isdir(path))
     return list(dict.fromkeys(found))
-
-
-def _why_forbidden(forbidden: ForbiddenDirectories, path: str) -> str:
-    return forbidden.why(path, path, os.stat(path))

@@ -194,7 +194,7 @@ class HostContext(ToolContext):
 
 
 def zones_to_wire(sandbox: Sandbox, stands_at: Mapping[str, str], *, read_only: bool) -> dict[str, Any]:
-    """A worker's zones for the host. `zone_mount_point`: where each stands inside; empty: not at all."""
+    """A worker's zones for the host. `stands_at`: zone → its path inside the walls; empty: it is not shown there."""
     zones = []
     for zone in sandbox.zones.values():
         mode = AccessMode.RO if read_only else zone.mode

@@ -36,6 +36,7 @@ from golem_forge.agent.slash.invocation import (
     Invocation,
     RecordedDecision,
     SlashHost,
+    call_and_show,
     find_prompt,
     find_tool,
     ordered_manual_tools,
@@ -335,10 +336,7 @@ async def output_command(call: Invocation) -> str:
     args: dict[str, object] = {"handle": call.args[0]}
     if len(call.args) == 2:
         args |= _line_range(call.args[1])
-    outcome = await call.host.path.call(ToolCall("read_output", args, Caller.HUMAN))
-    if not outcome.ok:
-        raise CommandError(outcome.error)
-    return ""  # its result was shown as every result is
+    return await call_and_show(call.host, ToolCall("read_output", args, Caller.HUMAN))
 
 
 def _line_range(typed: str) -> dict[str, object]:
@@ -386,10 +384,7 @@ async def keep_command(call: Invocation) -> str:
     name = call.args[0] if call.args else tool_name(program.called, host.path.catalog.names())
     about = f"Made from a program that calls {', '.join(program.called)}." if program.called else "Made from a program."
     args = {"name": name, "description": shorten_prose(about, _MAX_DESCRIPTION), "from_run": program.call}
-    outcome = await host.path.call(ToolCall(CREATE_TOOL_NAME, args, Caller.HUMAN))
-    if not outcome.ok:
-        raise CommandError(outcome.error)
-    return ""  # its result was shown as every result is
+    return await call_and_show(host, ToolCall(CREATE_TOOL_NAME, args, Caller.HUMAN))
 
 
 async def rate_command(call: Invocation) -> str:

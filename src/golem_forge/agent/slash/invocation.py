@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.history import RewindPoint
@@ -63,9 +63,6 @@ from golem_forge.tools.forms import (
 )
 from golem_forge.tools.tool import SourceKind, Tool, may_call
 from golem_forge.tools.validation import InputInvalid
-
-if TYPE_CHECKING:
-    from golem_forge.events.runtime_ui import RuntimeUI
 
 OpenPage = Callable[[], Awaitable[str]]
 """Serves this session as a page from now on, shows the person a link that lets them in, and gives the address alone.
@@ -334,11 +331,13 @@ async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[O
     args = await _arguments(host, dict(command.schema), tokens, form, check, lacks)
     if args is None:
         return "Nothing was asked for."
+    result = await (_server_messages if command.server else _own_messages)(host, command, args)
+    host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
+    return ""
+
+
+async def _server_messages(host: SlashHost, command: PromptCommand, args: dict[str, Any]) -> Mapping[str, Any]:
     path = host.path
-    if not command.server:
-        result = await _own_messages(host, command, args)
-        host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
-        return ""
     pool = path.parts.get(ServerAccess).pool
     assert pool is not None  # the command is one of its servers'
     ctx = ToolContext(
@@ -351,8 +350,15 @@ async def run_prompt(host: SlashHost, command: PromptCommand, tokens: Sequence[O
         home=host.home.path,
     )
     texts = {name: str(value) for name, value in args.items() if value is not None}
-    result = await pool.get_prompt(command.server, command.prompt, texts, ctx)
-    host.bus.emit("status", {"type": "info", "message": prompt_text(command, result), "code": PREFILL}, host.id)
+    return await pool.get_prompt(command.server, command.prompt, texts, ctx)
+
+
+async def call_and_show(host: SlashHost, call: ToolCall) -> str:
+    """Makes a call as the person's. Its result is shown as every result is, so there is nothing more to say. Raises
+    CommandError where it did not run."""
+    outcome = await host.path.call(call)
+    if not outcome.ok:
+        raise CommandError(outcome.error)
     return ""
 
 

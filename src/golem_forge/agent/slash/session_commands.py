@@ -42,7 +42,7 @@ from golem_forge.agent.session_changes import (
 )
 from golem_forge.agent.session_changes import ChangeSelection as Selection
 from golem_forge.agent.session_state import known_secrets
-from golem_forge.agent.slash.invocation import PREFILL, Invocation, SlashHost
+from golem_forge.agent.slash.invocation import PREFILL, Invocation, SlashHost, call_and_show
 from golem_forge.agent.slash.parser import CommandError
 from golem_forge.config.run_block import (
     GENERATION_CHECK,
@@ -119,10 +119,7 @@ async def _undo(call: Invocation, *, redo: bool) -> str:
     words = list(call.args)
     at = words.index(_ALSO) if _ALSO in words else len(words)
     also = select_paths(every, words[at + 1 :]).paths
-    outcome = await call.host.path.call(undo_call(select_changes(every, words[:at]), also=also, redo=redo))
-    if not outcome.ok:
-        raise CommandError(outcome.error)
-    return ""  # its result was shown as every result is
+    return await call_and_show(call.host, undo_call(select_changes(every, words[:at]), also=also, redo=redo))
 
 
 async def rewind_command(call: Invocation) -> str:
@@ -226,11 +223,13 @@ async def ports_command(call: Invocation) -> str:
 
 
 async def publish_command(call: Invocation) -> str:
-    return await _run(call.host, PUBLISH_TOOL, _port(call, "/publish PORT, for example /publish 3000"))
+    port = _port(call, "/publish PORT, for example /publish 3000")
+    return await call_and_show(call.host, ToolCall(PUBLISH_TOOL, {"port": port}, Caller.HUMAN))
 
 
 async def unpublish_command(call: Invocation) -> str:
-    return await _run(call.host, UNPUBLISH_TOOL, _port(call, "/unpublish PORT; /ports lists what is published"))
+    port = _port(call, "/unpublish PORT; /ports lists what is published")
+    return await call_and_show(call.host, ToolCall(UNPUBLISH_TOOL, {"port": port}, Caller.HUMAN))
 
 
 def _port(call: Invocation, usage: str) -> int:
@@ -238,13 +237,6 @@ def _port(call: Invocation, usage: str) -> int:
     if not (typed.isascii() and typed.isdigit() and len(typed) <= 5 and 0 < int(typed) < 65536):
         raise CommandError(usage)
     return int(typed)
-
-
-async def _run(host: SlashHost, tool: str, port: int) -> str:
-    outcome = await host.path.call(ToolCall(tool, {"port": port}, Caller.HUMAN))
-    if not outcome.ok:
-        raise CommandError(outcome.error)
-    return ""  # its result was shown as every result is
 
 
 NO_MODEL: Final = "no model (/tools lists what you can run by hand)"
@@ -385,10 +377,7 @@ async def export_command(call: Invocation) -> str:
     text = await run_in_thread(lambda: _export_text(host, journal.path, format_of(file)))
     if text is None:
         raise CommandError(f"This session is too long for {_WRITE}. {by_hand}")
-    outcome = await host.path.call(ToolCall(_WRITE, {"path": file, "content": text}, Caller.HUMAN))
-    if not outcome.ok:
-        raise CommandError(outcome.error)
-    return ""  # its result was shown as every result is
+    return await call_and_show(host, ToolCall(_WRITE, {"path": file, "content": text}, Caller.HUMAN))
 
 
 def _export_text(host: SlashHost, journal: Path, format: str) -> str | None:

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.worker import McpBlock
 from golem_forge.agent.mcp_servers import attach_servers
@@ -26,7 +25,7 @@ from golem_forge.agent.session import Session, entry_session
 from golem_forge.agent.session_plan import is_built_in, named_mode
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.agent.worker_scope import guest_orchestrator
-from golem_forge.cli.command import DENIED, declare, fail, parser, print_error, print_json
+from golem_forge.cli.command import DENIED, declare, exit_now, fail, parser, print_error, print_json, print_notices
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import LEFTOVERS, MAX_LEFTOVER_LINES, Caller, Outcome, ToolCall
 from golem_forge.core.effects import Verb
@@ -68,7 +67,6 @@ tools of the built-in worker.
 When a call needs approval, Forge asks the person through the client. If the client cannot ask, Forge denies the call.
 It ends when stdin ends, or with SIGTERM. `forge mcp install` makes other products start it.
 Exit: 0 ended, 1 failed, 2 usage or configuration, 3 the program is not trusted."""
-_TELEMETRY_S: Final = 0.5
 
 
 def run_serve(words: list[str]) -> int:
@@ -89,19 +87,8 @@ def run_serve(words: list[str]) -> int:
         return fail("mcp serve", "--allow-host and --allow-origin need --http; over stdin they have no effect.", 2)
     code = run_to_exit_code(_serve(asked.program, asked.worker, asked.approval, options))
     if code == 0:
-        _exit_now()
+        exit_now()
     return code
-
-
-def _exit_now() -> NoReturn:
-    """Skips the interpreter's own shutdown, which takes longer than all else: clients were promised an end within a
-    second. Everything is closed and on disk by now; telemetry gets what is left of that second."""
-    if (telemetry := sys.modules.get("golem_forge.events.telemetry")) is not None:
-        telemetry.close_telemetry(_TELEMETRY_S)
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(0)
 
 
 def _http_options(address: str, hosts: list[str], origins: list[str]) -> HttpOptions:
@@ -118,8 +105,7 @@ def _http_options(address: str, hosts: list[str], origins: list[str]) -> HttpOpt
 async def _serve(program: str, worker: str | None, approval: str | None, options: HttpOptions | None) -> int:
     try:
         async with serve_session(program, worker=worker, approval=approval) as host:
-            for notice in host.session.notices_for_one_command:
-                print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+            print_notices(host.session)
             host.session.bus.on("status", _print_leftovers)
             if options is None:
                 from golem_forge.mcp.server.service import serve_stdio

@@ -19,12 +19,13 @@ from golem_forge.agent.trust import trust_store
 from golem_forge.config.program import Program
 from golem_forge.config.store_block import TOKEN_VARIABLE, StoreSettings
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.text import one_line
+from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.database import SQLITE, TeamError
 from golem_forge.team.people import OwnerStore, PersonStore, TeamStore, find_person, token_hash
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.store import Store
+from golem_forge.ui.session_ui import exit_code_for
 
 DOOR: Final = "cli"
 ID_SHOWN: Final = 12
@@ -50,7 +51,10 @@ VERBS: Final = {
 
 def run(verb: str, words: list[str]) -> int:
     module = import_module(f"{__name__}.{VERBS[verb]}")
-    return int(getattr(module, f"run_{verb}")(words))
+    try:
+        return int(getattr(module, f"run_{verb}")(words))
+    except TeamError as error:
+        return fail_with(verb, error)
 
 
 def store_settings(overrides: Sequence[str] = (), directory: Path | None = None) -> StoreSettings:
@@ -127,3 +131,13 @@ _EXIT_CODES: Final = {
 def fail_with(verb: str, error: TeamError) -> int:
     print(f"forge {verb}: {one_line(error.message)}", file=sys.stderr)
     return _EXIT_CODES.get(error.code, 2 if error.code.startswith("STORE") else 1)
+
+
+def fail_start(verb: str, error: Exception) -> int:
+    """Prints why no session can be queued, and returns the exit code."""
+    if isinstance(error, TeamError):
+        return fail_with(verb, error)
+    speaker = "forge" if verb == "run" else f"forge {verb}"
+    for problem in error.problems if isinstance(error, ConfigError) else (str(error),):
+        print(f"{speaker}: {escape_control_chars(problem)}", file=sys.stderr)
+    return exit_code_for(error)

@@ -26,7 +26,7 @@ from typing import Any, Final
 from golem_forge.agent.recorded_sessions import export_session, format_of, session_titles
 from golem_forge.agent.slash.session_commands import is_port_command
 from golem_forge.cli.command import read_args
-from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
+from golem_forge.cli.team import ID_SHOWN, open_store
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import cost_text, nearest_remark, one_line
@@ -383,12 +383,8 @@ _COMMAND_CODE: Final = "command"
 
 def run_attach(words: list[str]) -> int:
     given = read_args("attach", HELP, words, "ID", f"-t,--trace {'|'.join(TraceLevel)}")
-    try:
-        store = open_store(door="attach")
-        row = store.find(given.id)
-        return asyncio.run(_attach(store, row, given.trace or "normal"))
-    except TeamError as error:
-        return fail_with("attach", error)
+    store = open_store(door="attach")
+    return asyncio.run(_attach(store, store.find(given.id), given.trace or "normal"))
 
 
 async def _attach(store: TeamStore, row: StoredSession, trace: str) -> int:

@@ -18,18 +18,17 @@ from golem_forge.agent.session_plan import SessionRequest, is_built_in, plan_ses
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.cli.dry_run import check_start
 from golem_forge.cli.run import RunArgs
-from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings
+from golem_forge.cli.team import ID_SHOWN, fail_start, open_store, store_settings
 from golem_forge.config.store_block import FROM_VARIABLE, TOKEN_VARIABLE
 from golem_forge.core.errors import ConfigError, ForgeError
-from golem_forge.core.text import escape_control_chars, one_line, shorten
+from golem_forge.core.text import one_line, shorten
 from golem_forge.sandbox.host import own_command, person_environ
 from golem_forge.storage.home import forge_home
-from golem_forge.team.database import Database, PostgresDatabase, SqliteDatabase, TeamError
+from golem_forge.team.database import Database, PostgresDatabase, SqliteDatabase
 from golem_forge.team.people import TeamStore
 from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_workspace import NO_WORKSPACE, workspace_facts
 from golem_forge.team.workspace import Workspace, read_workspace
-from golem_forge.ui.session_ui import exit_code_for
 
 IDLE_S: Final = 600
 NONE: Final = "none"
@@ -47,12 +46,8 @@ def run_background(asked: RunArgs) -> int:
         new = remote_session(asked) if settings.is_remote else new_session(asked)
         session_id = store.queue(new)
         note = "" if asked.no_runner or settings.is_remote else ensure_runner(store, new.label)
-    except TeamError as error:
-        return fail_with("run", error)
     except (ConfigError, NotTrusted, ForgeError) as error:
-        for problem in error.problems if isinstance(error, ConfigError) else (str(error),):
-            print(f"forge: {escape_control_chars(problem)}", file=sys.stderr)
-        return exit_code_for(error)
+        return fail_start("run", error)
     short = session_id[:ID_SHOWN]
     print(f"queued {short}")
     print("  forge ps               what runs and what waits")
@@ -155,7 +150,8 @@ def ensure_runner(store: TeamStore, label: str) -> str:
         return f"no runner with the label {one_line(label)!r} runs now; the session waits until one does"
     home = forge_home()
     log = home.ensure("state") / "runner.log"
-    with open(log, "ab", opener=_private) as output:
+    private = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(private, "ab") as output:
         child = subprocess.Popen(
             own_command("runner", "--idle", str(IDLE_S), "--set", f"store.url={FROM_VARIABLE}{_STORE_VARIABLE}"),
             stdin=subprocess.DEVNULL,
@@ -186,7 +182,3 @@ def _runner_environ(database: Database | None) -> dict[str, str]:
     token = settings.token.removeprefix(FROM_VARIABLE) or TOKEN_VARIABLE
     kept = {name: value for name, value in person_environ().items() if name not in (token, TOKEN_VARIABLE)}
     return kept | {_STORE_VARIABLE: address}
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)

@@ -19,20 +19,20 @@ from typing import Any, Final
 from golem_forge.agent.trust import NotTrusted
 from golem_forge.cli.command import fail, print_columns, print_json, read_args
 from golem_forge.cli.run import RunArgs
-from golem_forge.cli.team import ID_SHOWN, fail_with, open_store, store_settings
+from golem_forge.cli.team import ID_SHOWN, fail_start, open_store, store_settings
 from golem_forge.cli.team.background import ensure_runner, new_session, remote_session
 from golem_forge.cli.team.sessions import print_notices
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, replace
-from golem_forge.core.text import escape_control_chars, nearest_hint, one_line, shorten, shorten_prose
+from golem_forge.core.text import columns, escape_control_chars, nearest_hint, one_line, shorten, shorten_prose
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import TeamStore
 from golem_forge.team.rows import ENDED, FINISHED, QUEUED, RUNNING, WAITING, NewSession, StoredSession
 from golem_forge.team.schedules import Cron, NewSchedule, Schedule, moment
 from golem_forge.team.session_workspace import NO_WORKSPACE
 from golem_forge.team.workspace import Workspace, read_workspace
-from golem_forge.ui.session_ui import INTERRUPTED, exit_code_for
+from golem_forge.ui.session_ui import INTERRUPTED
 
 HELP: Final = """usage: forge batch FILE [--parallel N] [--resume BATCH]
 
@@ -109,12 +109,8 @@ def run_batch(words: list[str]) -> int:
             again = f"Correct it in the file, then: forge batch {given.file} --resume {batch.id}"
             print(f"{count} not started. {again}", file=sys.stderr)
         return code or (1 if problems else 0)
-    except TeamError as error:
-        return fail_with("batch", error)
     except (ConfigError, NotTrusted, ForgeError) as error:
-        for problem in error.problems if isinstance(error, ConfigError) else (str(error),):
-            print(f"forge batch: {escape_control_chars(problem)}", file=sys.stderr)
-        return exit_code_for(error)
+        return fail_start("batch", error)
 
 
 def _text_of(name: str) -> str:
@@ -348,16 +344,7 @@ A tick is skipped while the session of an earlier tick has not ended. After a ti
 tick is started."""
 _VERBS: Final = {"add": "add CRON TASK…", "list": "list [--json]", "remove": "remove NAME"}
 _ADD_ONLY: Final = (
-    "name",
-    "timezone",
-    "worker",
-    "program",
-    "model",
-    "approval",
-    "set",
-    "label",
-    "priority",
-    "workspace",
+    *("name", "timezone", "worker", "program", "model", "approval", "set", "label", "priority", "workspace"),
 )
 
 
@@ -365,15 +352,8 @@ def run_schedule(words: list[str]) -> int:
     given = read_args(
         *("schedule", SCHEDULE_HELP, words),
         *("VERB", "rest:WORD*", "--name NAME", "--timezone ZONE", "--worker NAME", "-p,--program DIR"),
-        *(
-            "-m,--model NAME",
-            "-a,--approval MODE",
-            "--set PAIR…",
-            "--label L",
-            "--priority N",
-            "--workspace GIT",
-            "--json",
-        ),
+        *("-m,--model NAME", "-a,--approval MODE", "--set PAIR…", "--label L", "--priority N", "--workspace GIT"),
+        "--json",
     )
     if problem := _usage_problem(given):
         return fail("schedule", f"{problem}. `forge schedule --help` says more.", 2)
@@ -385,12 +365,8 @@ def run_schedule(words: list[str]) -> int:
         else:
             open_store().remove_schedule(given.rest[0])
             print(f"{one_line(given.rest[0])} starts no more sessions")
-    except TeamError as error:
-        return fail_with("schedule", error)
     except (ConfigError, NotTrusted, ForgeError) as error:
-        for problem in error.problems if isinstance(error, ConfigError) else (str(error),):
-            print(f"forge schedule: {escape_control_chars(problem)}", file=sys.stderr)
-        return exit_code_for(error)
+        return fail_start("schedule", error)
     return 0
 
 
@@ -441,21 +417,12 @@ def _list(store: TeamStore, as_json: bool) -> None:
     if not found:
         print("no schedules yet; `forge schedule add CRON TASK…` adds one")
         return
-
-    def table() -> Iterator[tuple[str, ...]]:
-        yield ("NAME", "CRON", "NEXT", "LAST SESSION", "PERSON", "TASK", "NOTE")
-        for each in found:
-            yield (
-                each.name,
-                each.cron,
-                _moment(each.next_tick, each.timezone),
-                f"{each.last_session[:ID_SHOWN]} {each.last_state}".strip() or "-",
-                each.person or "-",
-                shorten(one_line(each.title), 40),
-                each.note or "-",
-            )
-
-    print_columns(table)
+    rows = [("NAME", "CRON", "NEXT", "LAST SESSION", "PERSON", "TASK", "NOTE")]
+    for each in found:
+        last = f"{each.last_session[:ID_SHOWN]} {each.last_state}".strip() or "-"
+        task, ticks = shorten(one_line(each.title), 40), _moment(each.next_tick, each.timezone)
+        rows.append((each.name, each.cron, ticks, last, each.person or "-", task, each.note or "-"))
+    print(columns(rows))
     if not store.runners():
         print("\nNo runner runs now, so nothing starts. `forge runner` starts one here.")
 

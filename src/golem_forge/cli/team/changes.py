@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from golem_forge.agent.session import open_session
-from golem_forge.cli.command import fail, print_columns, read_args
+from golem_forge.cli.command import fail, print_notices, read_args
 from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES, Caller
@@ -31,7 +31,7 @@ from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import run_to_exit_code
-from golem_forge.core.text import display_path, escape_control_chars, escape_control_chars_in_prose, one_line
+from golem_forge.core.text import columns, display_path, escape_control_chars, escape_control_chars_in_prose, one_line
 from golem_forge.sandbox.errors import SandboxError, path_changed
 from golem_forge.sandbox.files import WRITE_LIMIT
 from golem_forge.sandbox.git.directory import GitDir, is_object_id, is_ref_name
@@ -108,7 +108,7 @@ def run_diff(words: list[str]) -> int:
         print("nothing changed up to the last checkpoint", file=sys.stderr)
     elif given.stat:
         rows = [(each.status, f"+{each.added} -{each.deleted}", one_line(each.path)) for each in found.files]
-        print_columns(lambda: rows)
+        print(columns(rows))
     else:
         print(escape_control_chars_in_prose(found.diff.text), end="")
         if found.diff.cut:
@@ -188,8 +188,7 @@ async def _call(checkout: Checkout, planned: ApplyPlan, sandbox: Sandbox, args: 
 
     strict = ApprovalMode.STRICT
     async with open_session(checkout.top, tools=[tool], toolsets={}, approval=strict, approval_callback=ask) as session:
-        for notice in session.notices_for_one_command:
-            print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
+        print_notices(session)
         outcome = await session.call(TOOL_NAME, args, caller=Caller.HUMAN)
     if outcome.ok:
         print(escape_control_chars(outcome.text_without_leftovers))

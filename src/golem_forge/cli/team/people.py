@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.cli.command import USAGE, fail, print_columns, print_json, read_args
+from golem_forge.cli.command import USAGE, fail, print_json, read_args
 from golem_forge.cli.team import account_name, fail_with, open_store, own_store
 from golem_forge.config.program import program_root
 from golem_forge.config.schema import time_span
-from golem_forge.core.text import one_line
+from golem_forge.core.text import columns, one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.audit import Actor
@@ -62,24 +62,21 @@ def run_people(words: list[str]) -> int:
     expires_in = _expiry(given.expires)
     if expires_in is None:
         return fail("people", f"--expires {one_line(given.expires)[:40]}: write a time like 12h or 90d, or never", 2)
-    try:
-        store = open_store()
-        if given.verb == "list":
-            _list_people(store.people(), given.json)
-        elif given.verb == "refusals":
-            _list_refusals(store.refusals(), given.json)
-        elif given.verb == "remove":
-            _remove(store, given.name)
-        elif given.verb == "restore":
-            store.restore_person(given.name)
-            print(f"{given.name} can sign in again; the groups of the provider say with which role")
-        elif given.verb == "rotate":
-            _print_token(given.name, "", store.rotate_token(given.name, expires_in), given.json)
-        else:
-            role = Role(given.role or Role.VIEWER)
-            _print_token(given.name, role.value, store.new_person(given.name, role, expires_in), given.json)
-    except TeamError as error:
-        return fail_with("people", error)
+    store = open_store()
+    if given.verb == "list":
+        _list_people(store.people(), given.json)
+    elif given.verb == "refusals":
+        _list_refusals(store.refusals(), given.json)
+    elif given.verb == "remove":
+        _remove(store, given.name)
+    elif given.verb == "restore":
+        store.restore_person(given.name)
+        print(f"{given.name} can sign in again; the groups of the provider say with which role")
+    elif given.verb == "rotate":
+        _print_token(given.name, "", store.rotate_token(given.name, expires_in), given.json)
+    else:
+        role = Role(given.role or Role.VIEWER)
+        _print_token(given.name, role.value, store.new_person(given.name, role, expires_in), given.json)
     return 0
 
 
@@ -117,8 +114,8 @@ def _list_people(people: list[dict[str, Any]], as_json: bool) -> None:
     elif not people:
         print("nobody yet; `forge people add NAME --role operator` adds somebody")
     else:
-        rows = [(each["name"], each["role"], _day(each["created"]), _ends(each)) for each in people]
-        _print_table(("NAME", "ROLE", "SINCE", "TOKEN EXPIRES"), rows)
+        rows = ((each["name"], each["role"], _day(each["created"]), _ends(each)) for each in people)
+        print(columns([("NAME", "ROLE", "SINCE", "TOKEN EXPIRES"), *rows]))
         print("\nA viewer sees sessions and questions. An operator also starts, answers, sends, stops and schedules.")
         print("An admin also manages people and rules, and reads whole journals.")
 
@@ -129,11 +126,11 @@ def _list_refusals(refusals: list[dict[str, Any]], as_json: bool) -> None:
     elif not refusals:
         print("nothing was refused")
     else:
-        rows = [
-            (_moment(each["at"]), each["person"] or "-", each["door"], each["action"], one_line(each["what"]))
+        rows = (
+            (_moment(each["at"]), each["person"] or "-", each["door"], each["action"], each["what"])
             for each in refusals
-        ]
-        _print_table(("WHEN", "PERSON", "DOOR", "REFUSED", "WHAT"), rows)
+        )
+        print(columns([("WHEN", "PERSON", "DOOR", "REFUSED", "WHAT"), *rows]))
 
 
 def list_rules(*, as_json: bool) -> int:
@@ -147,10 +144,10 @@ def list_rules(*, as_json: bool) -> int:
     elif not rules:
         print("the store has no rules; an admin makes one by an answer that is remembered always")
     else:
-        rows = [
+        rows = (
             (each["id"], each["person"] or "-", _day(each["created"]), rule_in_words(each["rule"])) for each in rules
-        ]
-        _print_table(("ID", "MADE BY", "SINCE", "RULE"), rows)
+        )
+        print(columns([("ID", "MADE BY", "SINCE", "RULE"), *rows]))
     return 0
 
 
@@ -164,10 +161,6 @@ def revoke_rules(ids: Sequence[str]) -> int:
     except TeamError as error:
         return fail_with("rules", error)
     return 0
-
-
-def _print_table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    print_columns(lambda: iter([head, *rows]))
 
 
 def _ends(person: Mapping[str, Any]) -> str:
@@ -231,12 +224,7 @@ def run_projects(words: list[str]) -> int:
     if not fits:
         print(PROJECTS_HELP, file=sys.stderr)
         return 2
-    try:
-        if given.verb == "add":
-            return _add(Path(given.rest[0]))
-        return _act(open_store(), given)
-    except TeamError as error:
-        return fail_with("projects", error)
+    return _add(Path(given.rest[0])) if given.verb == "add" else _act(open_store(), given)
 
 
 def _act(store: TeamStore, given: Any) -> int:
@@ -284,12 +272,11 @@ def _list_projects(store: TeamStore, projects: list[Project], as_json: bool) -> 
     if not projects:
         print("no projects yet; one is there after its first session, or after `forge projects add DIR`")
         return
-
-    table = []
+    table = [("PROJECT", "YOU ARE", "ROLES IN IT")]
     for each in projects:
-        roles = ", ".join(f"{one_line(who)} {role}" for who, role in each.roles.items())
-        table.append((one_line(each.name), person.role_in(each.id).value, roles or "-"))
-    _print_table(("PROJECT", "YOU ARE", "ROLES IN IT"), table)
+        roles = ", ".join(f"{who} {role}" for who, role in each.roles.items())
+        table.append((each.name, person.role_in(each.id).value, roles or "-"))
+    print(columns(table))
 
 
 def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
@@ -323,12 +310,12 @@ def _quotas(quotas: list[dict[str, Any]], as_json: bool) -> None:
         print("no quotas; `forge projects quota PROJECT --cost 20 --sessions 100` makes one")
         return
     words = {value: name for name, value in _MEANT.items()} | {EVERYBODY: "everybody together"}
-    table = []
+    table = [("PROJECT", "WHO", "A DAY", "USED TODAY")]
     for each in quotas:
         used = "-" if each["person"] == EACH else _limits(each["used_cost"], each["used_sessions"])
-        names = [one_line(words.get(each[name], each[name])) for name in ("project", "person")]
-        table.append((*names, _limits(each["cost"], each["sessions"]), used.replace(" a day", "")))
-    _print_table(("PROJECT", "WHO", "A DAY", "USED TODAY"), table)
+        project, who = (words.get(each[name], each[name]) for name in ("project", "person"))
+        table.append((project, who, _limits(each["cost"], each["sessions"]), used.replace(" a day", "")))
+    print(columns(table))
 
 
 SECRETS_HELP: Final = """usage: forge secrets set NAME --project P
@@ -363,8 +350,6 @@ def run_secrets(words: list[str]) -> int:
         else:
             store.remove_secret(given.project, given.rest[0])
             print(f"{one_line(given.rest[0])} of {one_line(given.project)} is removed")
-    except TeamError as error:
-        return fail_with("secrets", error)
     except OSError as error:
         return fail("secrets", f"state/runner.key: {error.strerror or error}", USAGE)
     return 0
@@ -396,5 +381,5 @@ def _list_secrets(store: TeamStore, as_json: bool) -> None:
     elif not found:
         print("no secrets; `forge secrets set NAME --project P` makes one")
     else:
-        columns = ("project", "name", "person")
-        _print_table(("PROJECT", "NAME", "SET BY"), [tuple(one_line(each[name]) for name in columns) for each in found])
+        rows = ((each["project"], each["name"], each["person"]) for each in found)
+        print(columns([("PROJECT", "NAME", "SET BY"), *rows]))

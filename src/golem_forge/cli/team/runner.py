@@ -9,12 +9,11 @@ import sys
 from typing import Final
 
 from golem_forge.cli.command import read_args
-from golem_forge.cli.team import fail_with, own_store, program_settings
+from golem_forge.cli.team import own_store, program_settings
 from golem_forge.cli.team.background import host_label, machine_label
 from golem_forge.core.text import one_line
 from golem_forge.events.telemetry import open_metrics
 from golem_forge.storage.home import forge_home
-from golem_forge.team.database import TeamError
 from golem_forge.team.runner import Runner, RunnerOptions
 from golem_forge.team.schema import require_runner
 from golem_forge.team.webhooks import read_webhooks
@@ -37,12 +36,9 @@ def run_runner(words: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s forge runner: %(message)s", stream=sys.stderr)
     program = program_settings(given.set)
     settings = program.store
-    try:
-        store = own_store(settings)
-        require_runner(store.database)
-        projects = [store.projects.find(each).id for each in given.project]
-    except TeamError as error:
-        return fail_with("runner", error)
+    store = own_store(settings)
+    require_runner(store.database)
+    projects = [store.projects.find(each).id for each in given.project]
     options = RunnerOptions(
         slots=given.slots or settings.slots,
         labels=(host_label(), machine_label(), *settings.labels, *given.label),
@@ -56,8 +52,6 @@ def run_runner(words: list[str]) -> int:
     )
     try:
         return asyncio.run(_run(Runner(store, forge_home().path, options)))
-    except TeamError as error:
-        return fail_with("runner", error)
     finally:
         store.close()
 

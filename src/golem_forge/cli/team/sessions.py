@@ -9,15 +9,15 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from golem_forge.cli.command import declare, fail, parser, print_columns, print_json, read_args
-from golem_forge.cli.team import ID_SHOWN, fail_with, open_store
+from golem_forge.cli.command import declare, fail, parser, print_json, read_args
+from golem_forge.cli.team import ID_SHOWN, open_store
 from golem_forge.config.schema import time_span
 from golem_forge.core.decisions import Risk
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.core.text import one_line, shorten, shorten_prose
+from golem_forge.core.text import columns, one_line, shorten, shorten_prose
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import AnsweredOne, TeamStore
 from golem_forge.team.rows import ENDED, FAILED, QUEUED, RUNNING, WAITING, QuestionFilter, QuestionRow, StoredSession
@@ -45,16 +45,13 @@ _RECENT_S: Final = 3600
 
 def run_ps(words: list[str]) -> int:
     given = read_args("ps", PS_HELP, words, "--all", "--project P", "--json")
-    try:
-        store = open_store()
-        now = store.now()
-        names, project = {each.id: each.name for each in store.projects()}, given.project or ""
-        rows = store.sessions(states=() if given.all else _OPEN_STATES, project=project)
-        failed = [] if given.all else store.sessions(states=(FAILED,), project=project)
-        failed = [row for row in failed if now - row.ended < _RECENT_S]
-        slots = Slots.read(store) if any(row.state == QUEUED or row.is_woken for row in rows) else Slots([], {})
-    except TeamError as error:
-        return fail_with("ps", error)
+    store = open_store()
+    now = store.now()
+    names, project = {each.id: each.name for each in store.projects()}, given.project or ""
+    rows = store.sessions(states=() if given.all else _OPEN_STATES, project=project)
+    failed = [] if given.all else store.sessions(states=(FAILED,), project=project)
+    failed = [row for row in failed if now - row.ended < _RECENT_S]
+    slots = Slots.read(store) if any(row.state == QUEUED or row.is_woken for row in rows) else Slots([], {})
     if given.json:
         print_json([_session_json(row, slots, now) | {"project": names.get(row.program, "")} for row in rows])
         return 0
@@ -63,16 +60,13 @@ def run_ps(words: list[str]) -> int:
         _print_failures(failed, now)
         return 0
 
-    several = len({row.program for row in rows}) > 1
-
-    def table() -> Iterator[tuple[str, ...]]:
-        head = ("SESSION", "STATE", "WORKER", "PERSON", "RUNNER", "AGE", "COST", "WAITS FOR", "TITLE")
-        yield (head[0], "PROJECT", *head[1:]) if several else head
-        for row in rows:
-            cells = tuple(one_line(cell) for cell in _session_cells(row, slots, now))
-            yield (cells[0], one_line(names.get(row.program, "-")), *cells[1:]) if several else cells
-
-    print_columns(table)
+    head = ("SESSION", "STATE", "WORKER", "PERSON", "RUNNER", "AGE", "COST", "WAITS FOR", "TITLE")
+    table: list[tuple[str, ...]] = [head]
+    table += [_session_cells(row, slots, now) for row in rows]
+    if len({row.program for row in rows}) > 1:
+        projects = ("PROJECT", *(names.get(row.program, "-") for row in rows))
+        table = [(cells[0], project, *cells[1:]) for cells, project in zip(table, projects, strict=True)]
+    print(columns(table))
     print_notices(rows)
     _print_failures(failed, now)
     return 0
@@ -184,30 +178,24 @@ def age(seconds: float) -> str:
 
 def run_stop(words: list[str]) -> int:
     given = read_args("stop", STOP_HELP, words, "ID")
-    try:
-        store = open_store()
-        row = store.find(given.id)
-        before = store.stop(row.id)
-        if before in ENDED:
-            return fail("stop", f"session {row.id[:ID_SHOWN]} has ended already ({before})", 1)
-        until = time.monotonic() + 10
-        while store.find(row.id).state not in ENDED and time.monotonic() < until:
-            time.sleep(0.05)
-        state = store.find(row.id).state
-    except TeamError as error:
-        return fail_with("stop", error)
+    store = open_store()
+    row = store.find(given.id)
+    before = store.stop(row.id)
+    if before in ENDED:
+        return fail("stop", f"session {row.id[:ID_SHOWN]} has ended already ({before})", 1)
+    until = time.monotonic() + 10
+    while store.find(row.id).state not in ENDED and time.monotonic() < until:
+        time.sleep(0.05)
+    state = store.find(row.id).state
     print(f"{row.id[:ID_SHOWN]} {state if state in ENDED else 'is told to stop'}")
     return 0
 
 
 def run_send(words: list[str]) -> int:
     given = read_args("send", SEND_HELP, words, "ID", "message:MESSAGE+")
-    try:
-        store = open_store()
-        row = store.find(given.id)
-        store.send(row.id, "message", {"text": " ".join(given.message)})
-    except TeamError as error:
-        return fail_with("send", error)
+    store = open_store()
+    row = store.find(given.id)
+    store.send(row.id, "message", {"text": " ".join(given.message)})
     print(f"{row.id[:ID_SHOWN]} gets it as its next message")
     return 0
 
@@ -241,25 +229,20 @@ _MOST: Final = 1000
 
 
 def run_inbox(words: list[str]) -> int:
-    try:
-        if words[:1] == ["answer"]:
-            return _answer(words[1:])
-        risks = "|".join(Risk)
-        filters = ("--mine", "--project P", "--worker W", f"--risk {risks}", "--tool T", "--older TIME")
-        given = read_args(
-            "inbox", HELP, words, "QID?", *filters, "--search WORDS", "--limit N", "--after QID", "--watch", "--json"
-        )
-        wanted, limit = _wanted(given), min(max(given.limit or _MOST, 1), _MOST)
-        store = open_store()
-        if given.qid:
-            question = store.find_question(given.qid)
-            _show(question, given.json)
-            return 0
-        if given.after:
-            wanted = replace(wanted, after=store.find_question(given.after).id)
-        return _watch(store, wanted, given.json) if given.watch else _list(store, wanted, limit, given.json)
-    except TeamError as error:
-        return fail_with("inbox", error)
+    if words[:1] == ["answer"]:
+        return _answer(words[1:])
+    filters = ("--mine", "--project P", "--worker W", f"--risk {'|'.join(Risk)}", "--tool T", "--older TIME")
+    given = read_args(
+        "inbox", HELP, words, "QID?", *filters, "--search WORDS", "--limit N", "--after QID", "--watch", "--json"
+    )
+    wanted, limit = _wanted(given), min(max(given.limit or _MOST, 1), _MOST)
+    store = open_store()
+    if given.qid:
+        _show(store.find_question(given.qid), given.json)
+        return 0
+    if given.after:
+        wanted = replace(wanted, after=store.find_question(given.after).id)
+    return _watch(store, wanted, given.json) if given.watch else _list(store, wanted, limit, given.json)
 
 
 def _wanted(given: Any) -> QuestionFilter:
@@ -278,13 +261,8 @@ def _list(store: TeamStore, wanted: QuestionFilter, limit: int, as_json: bool) -
     if not found:
         print("no open questions" if wanted == QuestionFilter() else "no open question fits")
         return 0
-
-    def table() -> Iterator[tuple[str, ...]]:
-        yield ("QUESTION", "AGE", "RISK", "SESSION", "WORKER", "PERSON", "WHAT", "TASK")
-        for each in found:
-            yield tuple(one_line(cell) for cell in _question_cells(each, now))
-
-    print_columns(table)
+    head = ("QUESTION", "AGE", "RISK", "SESSION", "WORKER", "PERSON", "WHAT", "TASK")
+    print(columns([head, *(_question_cells(each, now) for each in found)]))
     print(
         f"\n`forge inbox {found[0].id[:ID_SHOWN]}` shows one; `forge inbox answer … --approve` or `--deny` answers it"
     )

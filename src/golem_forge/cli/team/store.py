@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge._version import __version__
-from golem_forge.cli.command import FAILED, USAGE, fail, print_columns, print_json, read_args
+from golem_forge.cli.command import FAILED, USAGE, fail, print_json, read_args
 from golem_forge.cli.team import (
     DOOR,
     ID_SHOWN,
     account_name,
     database_address,
-    fail_with,
     open_store,
     own_store,
     program_settings,
@@ -27,7 +26,7 @@ from golem_forge.cli.team import (
 from golem_forge.config.schema import time_span
 from golem_forge.config.store_block import NotifyHook, StoreSettings
 from golem_forge.core.errors import ConfigError
-from golem_forge.core.text import one_line
+from golem_forge.core.text import columns, one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.audit import Actor, AuditHead, AuditRecord, exported, imported, verify_records
 from golem_forge.team.database import SQLITE, Database, SqliteDatabase, TeamError, open_database
@@ -76,20 +75,17 @@ def run_store(words: list[str]) -> int:
     declared = ("VERB", "--runner-role NAME", "--page-role NAME", "--json", "--set PAIR…")
     given = read_args("store", HELP, words, *declared)
     settings = store_settings(given.set)
-    try:
-        if given.verb in ("init", "upgrade"):
-            return _init(open_database(database_address(settings), forge_home().path), given)
-        store = own_store(settings)
-        if given.verb == "status":
-            return _status(store, settings.notify, given.json)
-        if given.verb == "verify":
-            return _verify(store)
-        if given.verb == "copy":
-            return _copy(store)
-        if given.verb == "prune":
-            return _prune(store, settings)
-    except TeamError as error:
-        return fail_with("store", error)
+    if given.verb in ("init", "upgrade"):
+        return _init(open_database(database_address(settings), forge_home().path), given)
+    store = own_store(settings)
+    if given.verb == "status":
+        return _status(store, settings.notify, given.json)
+    if given.verb == "verify":
+        return _verify(store)
+    if given.verb == "copy":
+        return _copy(store)
+    if given.verb == "prune":
+        return _prune(store, settings)
     print(HELP)
     return 2
 
@@ -189,18 +185,14 @@ def _status(store: Store, notify: Sequence[NotifyHook], as_json: bool) -> int:
         return 0
     print("\n".join(f"{name}: {one_line(str(value))}" for name, value in facts.items()))
     print("".join(f"problem: {each}\n" for each in problems), end="")
+    table = [("RUNNER", "HOST", "PID", "VERSION", "SLOTS", "SEEN", "LABELS")]
+    for each in runners:
+        slots = f"{busy.get(each['id'], 0)} of {each['slots']}"
+        seen = "ends" if each["draining"] else f"{each['silent']:.0f}s ago"
+        about = (each["id"][:ID_SHOWN], each["host"], str(each["pid"]), each["version"])
+        table.append((*about, slots, seen, " ".join(each["labels"])))
     if runners:
-
-        def table() -> Iterator[tuple[str, ...]]:
-            yield ("RUNNER", "HOST", "PID", "VERSION", "SLOTS", "SEEN", "LABELS")
-            for each in runners:
-                slots = f"{busy.get(each['id'], 0)} of {each['slots']}"
-                seen = "ends" if each["draining"] else f"{each['silent']:.0f}s ago"
-                row = (each["id"][:ID_SHOWN], each["host"], str(each["pid"]), each["version"], slots, seen)
-                yield tuple(one_line(cell) for cell in (*row, " ".join(each["labels"])))
-
-        print()
-        print_columns(table)
+        print("\n" + columns(table))
     return 0
 
 
@@ -267,8 +259,6 @@ def run_audit(words: list[str]) -> int:
         if given.verb == "verify":
             return _verify_audit(given.file or "", given.head or "")
         return _export(given)
-    except TeamError as error:
-        return fail_with("audit", error)
     except OSError as error:
         return fail("audit", f"{one_line(given.file or '')}: {error.strerror}", USAGE)
 

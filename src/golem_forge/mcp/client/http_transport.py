@@ -77,11 +77,6 @@ class HttpTransport:
         await self._stack.__aexit__(*error)
 
 
-def http_transport(spec: ServerSpec, expanded: ExpandedServer, *, auth: sdk.httpx2.Auth | None = None) -> HttpTransport:
-    """Makes the transport. Raises BadAddress."""
-    return HttpTransport(spec, expanded, auth=auth)
-
-
 MAX_ANSWER_BYTES: Final = 16 << 20
 _STREAM_EVERY_S: Final = 1.0
 _GOODBYE_S: Final = 0.5

@@ -85,12 +85,12 @@ class TransportOpener:
         )
 
     async def _http(self, spec: ServerSpec) -> OpenTransport:
-        from golem_forge.mcp.client.http_transport import http_transport
+        from golem_forge.mcp.client.http_transport import HttpTransport
 
         expanded, auth = self._expanded(spec, _no_zone), None
         if spec.auth.kind is AuthKind.OAUTH:
             auth = provider(spec, self.home, url=expanded.url, redactor=self.redactor)
-        transport = http_transport(spec, expanded, auth=auth)
+        transport = HttpTransport(spec, expanded, auth=auth)
         # It knows what it was sent in headers: said back in a description, that would be part of every model request.
         return OpenTransport(
             transport=transport, failure=lambda: transport.failure, clean_text=self.redactor.redact_secrets
