@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from golem_forge.agent.session import Session
 
 Declared = TypeVar("Declared", bound="_ActionsContainer")
-_TYPES: Final = {"N": int, "S": float, "USD": float}
+_TYPES: Final = {"N": int, "S": float, "DOLLARS": float}
 
 FAILED: Final = 1
 USAGE: Final = 2

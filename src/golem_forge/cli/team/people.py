@@ -215,7 +215,7 @@ _MEANT: Final = {"all": ALL_PROJECTS, "each": EACH}
 
 
 def run_projects(words: list[str]) -> int:
-    declared = ("VERB", "rest:WORD*", f"--role {'|'.join(Role)}", "--cost USD", "--sessions N", "--json")
+    declared = ("VERB", "rest:WORD*", f"--role {'|'.join(Role)}", "--cost DOLLARS", "--sessions N", "--json")
     given = read_args("projects", PROJECTS_HELP, words, *declared)
     fits = len(given.rest) in _PROJECTS_WORDS.get(given.verb, ()) and (given.verb == "grant") == (
         given.role is not None
