@@ -6,6 +6,7 @@ import concurrent.futures.thread  # noqa: F401 - who becomes a plain user in a t
 import json
 import os
 import shutil
+import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -144,6 +145,21 @@ def in_child(action: Callable[..., object], *arguments: object, plain: bool = Tr
     outcome, value = json.loads(answer)
     assert outcome == "ok", value
     return value
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def is_killed(work: Callable[[], object]) -> bool:
+    """Whether a forked child that does this is killed by it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
 @pytest.fixture

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.sandbox.conftest import open_zone_of
+from tests.sandbox.conftest import die, is_killed, open_zone_of
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
@@ -29,24 +27,13 @@ def _mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-_KILLED_BEFORE_RENAME = """
-import os, signal, sys
-from pathlib import Path
-from golem_forge.core.effects import Verb
-from golem_forge.sandbox import files
-from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.zones import ZoneSpec
-zone = Path(sys.argv[1])
-sandbox = open_sandbox([ZoneSpec(name="w", path=zone)], forge_home=zone.parent / "f", home=zone.parent / "h")
-files.stage(sandbox.target("a", Verb.WRITE), b"new" * 1000)
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
 def test_s15_killed_between_temporary_file_and_rename(workspace: Path, sandbox: Sandbox) -> None:
+    def work() -> None:
+        files.stage(sandbox.target("a", Verb.WRITE), b"new" * 1000)
+        die()
+
     (workspace / "a").write_text("old")
-    done = subprocess.run([sys.executable, "-c", _KILLED_BEFORE_RENAME, str(workspace)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert is_killed(work)
     assert (workspace / "a").read_text() == "old"
     left = _temporary(workspace)
     assert len(left) == 1 and len(left[0]) == len(".forge-.tmp") + 16 and (workspace / left[0]).stat().st_size == 3000

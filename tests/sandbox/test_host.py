@@ -280,7 +280,7 @@ def _sources() -> Iterator[tuple[str, str, ast.AST]]:
     package = Path(golem_forge.__file__).parent
     for file in package.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
-        if "subprocess" in text or any(all(word in text for word in each.split(".")) for each in HOME_OF):
+        if any(word in text for word in ("subprocess.", "create_subprocess_", *HOME_OF)):
             yield str(file.relative_to(package)), text, ast.parse(text)
 
 

@@ -33,6 +33,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tmp_path_factory.getbasetemp() / "home").mkdir(exist_ok=True)
     where = tmp_path_factory.mktemp("template")
     git(where, "init", "-q", "-b", "main", ".")
+    for sample in (where / ".git/hooks").iterdir():
+        sample.unlink()
     for number in (1, 2):
         (where / "a.txt").write_text(f"{number}\n")
         git(where, "add", ".")

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.config.sandbox_block import PROJECT_SECRETS, HostCredential, credential_parts
 from golem_forge.core.lazy_dataclass import replace
@@ -175,7 +176,7 @@ async def test_basic_credentials_are_filled_inside(desk: Desk, api: Api) -> None
     assert f"Authorization: Basic {base64.b64encode(f'ada:{SECRET}'.encode()).decode()}" in api.all
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "path"),
     [
         ("DELETE", "/user"),
@@ -234,7 +235,7 @@ def test_a_path_is_compared_decoded() -> None:
             plain_path(path)
 
 
-@pytest.mark.parametrize(
+@table(
     "more",
     [
         f"{AUTH}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",

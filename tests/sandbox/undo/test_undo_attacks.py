@@ -8,9 +8,6 @@ import os
 import posix
 import shutil
 import socket
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandbox.conftest import die, in_child, is_killed
 from tests.sandbox.undo.tree import Project, git, remove, repository_at, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
@@ -28,8 +26,6 @@ from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.restore import EDITED, PENDING, SPECIAL, finish_restores, preview, recover
 from golem_forge.sandbox.walls.changes import CLOCK_OF_FILES
-
-TESTS = str(Path(__file__).parents[3])
 
 
 @pytest.fixture
@@ -191,16 +187,13 @@ def test_work_after_a_kill_is_not_the_work_of_the_killed_call(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project.root / "mine.txt").write_text("mine\n")
-    script = f"""
-        import os
-        from pathlib import Path
-        from tests.sandbox.undo.tree import Project
-        project = Project(Path({str(project.root)!r}), Path({str(project.home)!r}))
-        project.begin(1)
+
+    def work() -> None:
+        again(project, "s1").begin(1)
         (project.root / "made").write_text("x")
-        os.kill(os.getpid(), 9)
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, cwd=TESTS)
+        die()
+
+    assert is_killed(work)
     [busy] = (project.home / "undo").glob("*/busy")
     os.utime(busy, (0, 0))  # it was ended long ago
     (project.root / "mine.txt").write_text("a day of work\n")
@@ -231,15 +224,13 @@ def test_a_merge_in_conflict_is_the_same_state_in_another_process(project: Proje
     call = project.begin(1)
     git(root, "merge", "-q", "topic", check=False)
     after = next(one.after for one in project.end(call).changes if one.path.endswith(".git/index"))
-    script = f"""
-        from pathlib import Path
-        from tests.sandbox.undo.tree import Project
-        project = Project(Path({str(root)!r}), Path({str(project.home)!r}), session="s2")
-        project.history.coverage()
-        print(project.history.state((".git", "index")).digest)
-    """
-    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, cwd=TESTS)
-    assert ran.stdout.strip() == after.digest
+
+    def digest() -> str:
+        history = again(project).history
+        history.coverage()
+        return history.state((".git", "index")).digest
+
+    assert in_child(digest, plain=False) == after.digest
 
 
 def diverge(root: Path) -> None:
@@ -253,30 +244,28 @@ def diverge(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "command"),
+    ("before", "commands"),
     [
-        ("merge topic", "merge --abort"),
-        ("merge topic", "reset --hard"),
-        ("merge topic", "commit -qam resolved"),
-        ("cherry-pick topic", "reset"),
-        ("rebase topic", "rebase --abort"),
-        ("rebase topic", "rebase --skip"),
-        ("status", "merge topic"),
-        ("status", "rebase topic"),
+        ("merge topic", ("merge --abort", "reset --hard", "commit -qam resolved")),
+        ("cherry-pick topic", ("reset",)),
+        ("rebase topic", ("rebase --abort", "rebase --skip")),
+        ("status", ("merge topic", "rebase topic")),
     ],
 )
-def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str, command: str) -> None:
+def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str, commands: tuple[str, ...]) -> None:
     """Else a person who commits after the undo leaves one side out without a word."""
     diverge(project.root)
     git(project.root, *before.split(), check=False)
     was = snapshot(project.root)
-    call = project.begin(1)
-    git(project.root, *command.split(), check=False)
-    project.end(call)
-    then = snapshot(project.root)
-    assert then != was
-    assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
-    assert (project.undo(redo=True), snapshot(project.root)) == ({}, then)
+    for turn, command in enumerate(commands, 1):
+        call = project.begin(turn)
+        git(project.root, *command.split(), check=False)
+        project.end(call)
+        then = snapshot(project.root)
+        assert then != was, command
+        assert (project.undo(turn=turn), snapshot(project.root)) == ({}, was), command
+        assert (project.undo(redo=True), snapshot(project.root)) == ({}, then), command
+        assert (project.undo(turn=turn), snapshot(project.root)) == ({}, was), command
 
 
 def test_a_branch_that_moved_while_head_came_to_be_on_it_goes_back_with_it(project: Project) -> None:

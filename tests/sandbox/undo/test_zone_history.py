@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sandbox.conftest import die, is_killed
 from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, repository_at, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
@@ -53,7 +53,7 @@ def _let_the_clock_of_files_go_on() -> None:
     """What changes within a tick before a call has the time of what the call changes."""
     until = time.clock_gettime_ns(CLOCK_OF_FILES) + CLOCK_NS
     while time.clock_gettime_ns(CLOCK_OF_FILES) <= until:
-        pass
+        time.sleep(0.001)
 
 
 def paths(project: Project, turn: int = 1) -> set[str]:
@@ -542,21 +542,6 @@ def test_a_secret_is_not_in_the_store(project: Project) -> None:
     kept = b"".join(path.read_bytes() for path in (project.home / "undo").rglob("*") if path.is_file())
     assert b"canary-" not in kept
     assert project.history.coverage().uncovered == ()
-
-
-def is_killed(work: Callable[[], object]) -> bool:
-    """Whether another process, which does this, is killed by it."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
-
-
-def die(*_: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_process_changed_is_in_its_sessions_log_and_can_be_undone(root: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE, ever_longer
+from tests.tables import table
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Verb
@@ -120,7 +121,7 @@ async def test_what_is_not_searched(call: Any, engine: str, workspace: Path, tmp
     assert await found(call, mode="lines") == [f"{path}:1: needle" for path in expected]
 
 
-@pytest.mark.parametrize("path", [".", "late", "later", "after", "early"])
+@table("path", [".", "late", "later", "after", "early"])
 async def test_a_nul_after_the_first_8_kib_makes_no_file_binary(
     call: Any, engine: str, workspace: Path, path: str
 ) -> None:
@@ -196,7 +197,7 @@ async def test_every_zone(call: Any, engine: str, workspace: Path, docs: Path) -
     assert await found(call, path="/docs") == ["/docs/b.txt"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("include", "names"),
     [
         ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
@@ -245,7 +246,7 @@ async def test_ignore_case_and_unicode(call: Any, engine: str, workspace: Path) 
     assert await found(call, "-") == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "lines"),
     [
         (r"^b", [2]),
@@ -268,9 +269,7 @@ async def test_lines_are_matched_one_by_one(
     assert [line["number"] for line in shown] == lines
 
 
-@pytest.mark.parametrize(
-    ("pattern", "position"), [("(", 0), ("ab(c", 2), ("a[b", 1), ("*a", 0), ("a**b(", None), ("é[", 1)]
-)
+@table(("pattern", "position"), [("(", 0), ("ab(c", 2), ("a[b", 1), ("*a", 0), ("a**b(", None), ("é[", 1)])
 async def test_t44_a_bad_pattern_is_told_with_its_position(
     call: Any, engine: str, workspace: Path, pattern: str, position: int | None
 ) -> None:

@@ -170,7 +170,8 @@ def test_a_bomb_stops_at_the_limit(
 ) -> None:
     """At a tenth of the limit."""
     monkeypatch.setattr(archive_module, "MAX_IMPORT_BYTES", 5 << 20)
-    monkeypatch.setattr(archive_module, "_MAX_TAR", 5 << 20)
+    for limit in ("_MAX_TAR", "_MAX_PACKED"):
+        monkeypatch.setattr(archive_module, limit, 5 << 20)
     path = tmp_path / ("a.zip" if "zip" in bomb.__name__ else "a.tar.gz")
     bomb(path)
     assert path.stat().st_size < 1 << 20
