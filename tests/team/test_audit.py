@@ -226,8 +226,10 @@ def test_whoever_is_refused_cannot_wash_out_what_was_refused_to_them(
     for number in range(20):
         store.accounts.refuse("eve", "api", "see refusals", f"{number}")
     store.accounts.refuse("eve", "api", "answer", "question 7")
+    store.accounts.refuse("eve", "page", "see refusals", "at another door")
     told = [(each["person"], each["action"], each["what"]) for each in store.accounts.refusals()]
     assert told == [
+        ("eve", "see refusals", "at another door"),
         ("eve", "answer", "question 7"),
         ("eve", "see refusals", audit.NOT_LISTED),
         *(("eve", "see refusals", str(number)) for number in (3, 2, 1, 0)),

@@ -95,7 +95,7 @@ class Accounts:
         who may have a token as `own_token`. `expired` marks an expired token.
         """
         rows = self.database.read(
-            f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires < @now FROM people ORDER BY name"
+            f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires <= @now FROM people ORDER BY name"
         )
         return [dict(zip((*_PERSON, "expired"), (*row[:-1], bool(row[-1])), strict=True)) for row in rows]
 
