@@ -226,8 +226,10 @@ def test_whoever_is_refused_cannot_wash_out_what_was_refused_to_them(
     for number in range(20):
         store.accounts.refuse("eve", "api", "see refusals", f"{number}")
     store.accounts.refuse("eve", "api", "answer", "question 7")
+    store.accounts.refuse("eve", "page", "see refusals", "at another door")
     told = [(each["person"], each["action"], each["what"]) for each in store.accounts.refusals()]
     assert told == [
+        ("eve", "see refusals", "at another door"),
         ("eve", "answer", "question 7"),
         ("eve", "see refusals", audit.NOT_LISTED),
         *(("eve", "see refusals", str(number)) for number in (3, 2, 1, 0)),
@@ -275,6 +277,8 @@ def test_a_token_expires_or_is_renewed_and_it_is_known_whose_it_was(store: Store
 def test_people_who_sign_in_are_known_by_issuer_and_subject_alone(store: Store) -> None:
     add_person(store, "bob", Role.ADMIN)
     store.queue(NewSession(facts={}, input="go", person="root"))
+    store.questions.ask(started(store), {"requestId": "q1", "tool": "x", "toolCallId": "c"}, kind="approval")
+    store.questions.answer("q1", {"approved": True}, "dora", "cli")
     numbers = itertools.count()
 
     def signed(name: str, role: str = "viewer", issuer: str = "https://a", subject: str = "") -> str:
@@ -283,7 +287,8 @@ def test_people_who_sign_in_are_known_by_issuer_and_subject_alone(store: Store) 
     assert signed("ada", subject="1") == "ada"
     assert signed("renamed", "operator", subject="1") == "ada"
     names = [signed("ADA", subject="2"), signed("ada", issuer="https://b", subject="1"), signed("Bob"), signed("root")]
-    assert len({name.lower() for name in names} | {"ada", "bob", "root"}) == 7
+    names.append(signed("Dora"))  # an account of that name answered
+    assert len({name.lower() for name in names} | {"ada", "bob", "root", "dora"}) == 9
     people = {each["name"]: each for each in store.accounts.people()}
     assert (people["ada"]["role"], people["bob"]["role"], people["bob"]["issuer"]) == ("operator", "admin", "")
     store.accounts.remove_person("ada", by=ANN)

@@ -95,7 +95,7 @@ class Accounts:
         who may have a token as `own_token`. `expired` marks an expired token.
         """
         rows = self.database.read(
-            f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires < @now FROM people ORDER BY name"
+            f"SELECT {', '.join(_PERSON)}, expires > 0 AND expires <= @now FROM people ORDER BY name"
         )
         return [dict(zip((*_PERSON, "expired"), (*row[:-1], bool(row[-1])), strict=True)) for row in rows]
 
@@ -161,12 +161,10 @@ class Accounts:
                 record(connection, "role changed", row[0], SIGN_IN_DOOR, told)
                 return str(row[0])
             # Threat: whoever can choose their name at the provider would be taken for somebody else of the record.
-            taken = connection.execute(
-                "SELECT 1 FROM people WHERE lower(name) = lower(:name) "
-                "UNION ALL SELECT 1 FROM revoked WHERE lower(name) = lower(:name) "
-                "UNION ALL SELECT 1 FROM sessions WHERE lower(person) = lower(:name) LIMIT 1",
-                {"name": who.name},
-            ).fetchone()
+            names = (("people", "name"), ("revoked", "name"), ("sessions", "person"), ("rules", "person"))
+            places = (*names, ("arrivals", "person"), ("questions", "person"), ("audit", "person"))
+            looks = (f"SELECT 1 FROM {table} WHERE lower({column}) = lower(:name)" for table, column in places)
+            taken = connection.execute(f"{' UNION ALL '.join(looks)} LIMIT 1", {"name": who.name}).fetchone()
             name = f"{who.name[:50]}-{who.key[-12:]}" if taken else who.name
             # Threat: an author of a session who comes back under another name could approve its calls.
             was = connection.execute("SELECT name FROM revoked WHERE token = :key", {"key": _RESTORED + who.key})

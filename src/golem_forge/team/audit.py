@@ -6,8 +6,9 @@ hash of the one before it, so that a record that was changed, cut or left out is
 append only, for runners and the page by their roles too, and stay when sessions are pruned: they have a retention of
 their own. Arguments and secrets are never in a record; an edit is told by the names of what was changed and a digest.
 
-Threat: whoever is refused floods the audit so that nobody finds what they tried, or to fill the disk. Of each person
-and action so many refusals are kept in an hour, the first ones (`REFUSALS_KEPT`); the last of them says so.
+Threat: whoever is refused floods the audit so that nobody finds what they tried, or to fill the disk. Of each person,
+door and action so many refusals are kept in an hour, the first ones (`REFUSALS_KEPT`); the last of them says so. Bad
+tokens of nobody at the API do not hide refused sign-ins.
 Threat: the owner of the tables can write all records anew. Keep the last hash, which `forge audit` prints, elsewhere:
 `forge audit verify --head` compares.
 """
@@ -31,7 +32,7 @@ LOGIN: Final = "login"
 LOG_IN: Final = "log in"
 """The action of a refused login."""
 REFUSALS_KEPT: Final = 50
-"""Maximum recorded refusals of one person and action in an hour."""
+"""Maximum recorded refusals of one person, door and action in an hour."""
 NOT_LISTED: Final = "(and more: those of the next hour are not listed)"
 _SHARE_S: Final = 3600.0
 _MAX_DATA: Final = 4000
@@ -123,11 +124,11 @@ def record(
 
 
 def record_refusal(connection: StoreConnection, person: str, door: str, action: str, what: str, **where: str) -> None:
-    """Records a refusal, up to the hourly limit of this person and action."""
+    """Records a refusal, up to the hourly limit of this person, door and action."""
     connection.lock("audit")
     rows = connection.execute(
-        "SELECT data FROM audit WHERE person = :person AND kind = :kind AND at > @now - :age",
-        {"person": person, "kind": REFUSED, "age": _SHARE_S},
+        "SELECT data FROM audit WHERE person = :person AND door = :door AND kind = :kind AND at > @now - :age",
+        {"person": person, "door": door, "kind": REFUSED, "age": _SHARE_S},
     ).fetchall()
     kept = sum(json.loads(data).get("action") == action for (data,) in rows)
     if kept < REFUSALS_KEPT:

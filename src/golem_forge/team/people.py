@@ -512,8 +512,7 @@ class PersonStore:
         usage.
         """
         person = self.require("see", "quotas")
-        names = {each.id: each.name for each in self.store.projects.all()}
-        found = []
+        names, found = self._project_names(), []
         for each in self.store.quotas.all():
             if not (person.may("manage the project", each.project) if each.project else person.may("manage people")):
                 continue
@@ -522,6 +521,9 @@ class PersonStore:
             used = {"used_cost": cost, "used_sessions": sessions}
             found.append({"project": names.get(each.project, "") if each.project else ALL_PROJECTS, **told, **used})
         return found
+
+    def _project_names(self) -> dict[str, str]:
+        return {each.id: each.name for each in self.store.projects.all()}
 
     def set_quota(self, project: str, person: str, cost: float, sessions: int) -> None:
         """`project`: its name, or ALL_PROJECTS, for admins of all; `person`: a name, EVERYBODY or EACH."""
@@ -542,7 +544,7 @@ class PersonStore:
     def secrets(self) -> list[dict[str, Any]]:
         """Names of those of the projects that this person manages."""
         person = self.require("see", "secrets")
-        names = {each.id: each.name for each in self.store.projects.all()}
+        names = self._project_names()
         return [
             {"project": names.get(each.project, ""), "name": each.name, "person": each.person, "created": each.created}
             for each in self.store.secrets.all()

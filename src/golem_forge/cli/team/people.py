@@ -121,16 +121,10 @@ def _list_people(people: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _list_refusals(refusals: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json(refusals)
-    elif not refusals:
-        print("nothing was refused")
-    else:
-        rows = (
-            (_moment(each["at"]), each["person"] or "-", each["door"], each["action"], each["what"])
-            for each in refusals
-        )
-        print(columns([("WHEN", "PERSON", "DOOR", "REFUSED", "WHAT"), *rows]))
+    rows = [
+        (_moment(each["at"]), each["person"] or "-", each["door"], each["action"], each["what"]) for each in refusals
+    ]
+    _show(refusals, "nothing was refused", ("WHEN", "PERSON", "DOOR", "REFUSED", "WHAT"), rows, as_json)
 
 
 def list_rules(*, as_json: bool) -> int:
@@ -139,15 +133,9 @@ def list_rules(*, as_json: bool) -> int:
         rules = open_store().rules()
     except TeamError as error:
         return fail_with("rules", error)
-    if as_json:
-        print_json(rules)
-    elif not rules:
-        print("the store has no rules; an admin makes one by an answer that is remembered always")
-    else:
-        rows = (
-            (each["id"], each["person"] or "-", _day(each["created"]), rule_in_words(each["rule"])) for each in rules
-        )
-        print(columns([("ID", "MADE BY", "SINCE", "RULE"), *rows]))
+    nothing = "the store has no rules; an admin makes one by an answer that is remembered always"
+    rows = [(each["id"], each["person"] or "-", _day(each["created"]), rule_in_words(each["rule"])) for each in rules]
+    _show(rules, nothing, ("ID", "MADE BY", "SINCE", "RULE"), rows, as_json)
     return 0
 
 
@@ -161,6 +149,18 @@ def revoke_rules(ids: Sequence[str]) -> int:
     except TeamError as error:
         return fail_with("rules", error)
     return 0
+
+
+def _show(
+    raw: list[dict[str, Any]], nothing: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]], as_json: bool
+) -> None:
+    """Prints a list as JSON (`raw`) or as a table; `nothing` says that it is empty, and how to begin."""
+    if as_json:
+        print_json(raw)
+    elif not raw:
+        print(nothing)
+    else:
+        print(columns([head, *rows]))
 
 
 def _ends(person: Mapping[str, Any]) -> str:
@@ -265,18 +265,14 @@ def _add(directory: Path) -> int:
 
 def _list_projects(store: TeamStore, projects: list[Project], as_json: bool) -> None:
     person = store.person
-    if as_json:
-        rows = [{"id": each.id, "name": each.name, "role": person.role_in(each.id).value} for each in projects]
-        print_json([row | {"roles": dict(each.roles)} for row, each in zip(rows, projects, strict=True)])
-        return
-    if not projects:
-        print("no projects yet; one is there after its first session, or after `forge projects add DIR`")
-        return
-    table = [("PROJECT", "YOU ARE", "ROLES IN IT")]
+    raw, rows = [], []
     for each in projects:
+        role = person.role_in(each.id).value
+        raw.append({"id": each.id, "name": each.name, "role": role, "roles": dict(each.roles)})
         roles = ", ".join(f"{who} {role}" for who, role in each.roles.items())
-        table.append((each.name, person.role_in(each.id).value, roles or "-"))
-    print(columns(table))
+        rows.append((each.name, role, roles or "-"))
+    nothing = "no projects yet; one is there after its first session, or after `forge projects add DIR`"
+    _show(raw, nothing, ("PROJECT", "YOU ARE", "ROLES IN IT"), rows, as_json)
 
 
 def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
@@ -303,19 +299,14 @@ def _limits(cost: float, sessions: float) -> str:
 
 
 def _quotas(quotas: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json(quotas)
-        return
-    if not quotas:
-        print("no quotas; `forge projects quota PROJECT --cost 20 --sessions 100` makes one")
-        return
+    nothing = "no quotas; `forge projects quota PROJECT --cost 20 --sessions 100` makes one"
     words = {value: name for name, value in _MEANT.items()} | {EVERYBODY: "everybody together"}
-    table = [("PROJECT", "WHO", "A DAY", "USED TODAY")]
+    rows = []
     for each in quotas:
         used = "-" if each["person"] == EACH else _limits(each["used_cost"], each["used_sessions"])
-        project, who = (words.get(each[name], each[name]) for name in ("project", "person"))
-        table.append((project, who, _limits(each["cost"], each["sessions"]), used.replace(" a day", "")))
-    print(columns(table))
+        names = [words.get(each[name], each[name]) for name in ("project", "person")]
+        rows.append((*names, _limits(each["cost"], each["sessions"]), used.replace(" a day", "")))
+    _show(quotas, nothing, ("PROJECT", "WHO", "A DAY", "USED TODAY"), rows, as_json)
 
 
 SECRETS_HELP: Final = """usage: forge secrets set NAME --project P
@@ -375,11 +366,6 @@ def _set(store: TeamStore, name: str, project: str) -> None:
 
 
 def _list_secrets(store: TeamStore, as_json: bool) -> None:
-    found = store.secrets()
-    if as_json:
-        print_json(found)
-    elif not found:
-        print("no secrets; `forge secrets set NAME --project P` makes one")
-    else:
-        rows = ((each["project"], each["name"], each["person"]) for each in found)
-        print(columns([("PROJECT", "NAME", "SET BY"), *rows]))
+    found, nothing = store.secrets(), "no secrets; `forge secrets set NAME --project P` makes one"
+    rows = [tuple(each[name] for name in ("project", "name", "person")) for each in found]
+    _show(found, nothing, ("PROJECT", "NAME", "SET BY"), rows, as_json)

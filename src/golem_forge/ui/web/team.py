@@ -49,7 +49,7 @@ from golem_forge.team.accounts import SIGNED_IN
 from golem_forge.team.database import TeamError, complaints
 from golem_forge.team.dispatch import Rings, listen
 from golem_forge.team.live import LIVE_CHANNEL
-from golem_forge.team.people import MAX_TOKEN, NOT_LOOSER, Person, PersonStore, all_people, find_person, token_hash
+from golem_forge.team.people import NOT_LOOSER, Person, PersonStore, all_people, find_person, token_hash
 from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.session_table import no_session
 from golem_forge.team.session_workspace import workspace_facts
@@ -497,8 +497,3 @@ async def serve_team_socket(websocket: WebSocket) -> None:
 
 async def _none_found(session_id: str) -> WatchedSession:
     raise NO_SUCH_SESSION
-
-
-def token_of(code: str) -> str:
-    """Returns the typed token without surrounding blanks."""
-    return code.strip()[:MAX_TOKEN]

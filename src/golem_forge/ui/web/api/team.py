@@ -42,7 +42,7 @@ from golem_forge.ui.web.security import LoginStore, RequestGuard, cookie_name
 from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
 from golem_forge.ui.web.sign_in import BEGIN, CALLBACK, SignIn
 from golem_forge.ui.web.stream.stored_session import TeamSession
-from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_of, token_seconds
+from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_seconds
 from golem_forge.ui.web.views import shown_members
 from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
@@ -78,7 +78,7 @@ class TeamInfo(ServerInfo, title="TeamMe"):
 @operation("POST", "/api/login", "log_in", tag="login", refusals={401: "the token is not valid"})
 async def log_in(call: ApiCall, body: LoginCode) -> Response:
     """Exchanges a person's token for a cookie that lasts 12 hours."""
-    login, hash = call.request.app.state.login, token_hash(token_of(body.code))
+    login, hash = call.request.app.state.login, token_hash(body.code.strip())
     store = _registry(call).store
     person = await run_in_thread(lambda: find_person(store, hash) if hash else None)
     if person is None:
@@ -347,6 +347,9 @@ async def team_sessions(call: ApiCall, query: SessionsWanted) -> Rows:
     return Rows(rows=[asdict(row) for row in rows], now=await as_person(call, PersonStore.now))
 
 
+_OF_START: Final = ("input", "worker", "model", "approval", "directory")
+
+
 class TeamStart(ApiModel, title="TeamStart"):
     input: _Text
     worker: ShortText = ""
@@ -359,14 +362,14 @@ class TeamStart(ApiModel, title="TeamStart"):
     priority: Annotated[int, Field(ge=-10, le=10)] = 0
     """Among those that wait for a runner, the highest comes first."""
 
+    def request(self) -> StartRequest:
+        return StartRequest(**{name: getattr(self, name) for name in _OF_START})
+
 
 @operation("POST", "/api/team/sessions", "team_start", tag="team", status=201)
 async def team_start(call: ApiCall, body: TeamStart) -> SessionId:
     """Queues a session. Where its worker names no mode, it ends with its first answer, as `forge run` does."""
-    request = StartRequest(
-        input=body.input, worker=body.worker, model=body.model, approval=body.approval, directory=body.directory
-    )
-    return SessionId(id=await _start(call, request, body))
+    return SessionId(id=await _start(call, body.request(), body))
 
 
 class TeamNewSchedule(TeamStart, title="TeamNewSchedule"):
@@ -392,9 +395,7 @@ async def team_schedules(call: ApiCall) -> Rows:
 async def team_add_schedule(call: ApiCall, body: TeamNewSchedule) -> ScheduleName:
     """Sessions by the clock, in the name of whoever adds them."""
     who, registry = person_store(call), _registry(call)
-    request = StartRequest(
-        input=body.input, worker=body.worker, model=body.model, approval=body.approval, directory=body.directory
-    )
+    request = body.request()
 
     def add() -> str:
         who.require_in("schedule", body.input[:100], lambda: registry.program_of(body.directory))
