@@ -201,8 +201,6 @@ def _step_report(workshop: Workshop, ctx: ToolContext) -> StepProgress | None:
 
 @dataclass(frozen=True, slots=True)
 class _ApprovedCall:
-    """An approved call of a tool."""
-
     tool: _UserTool
     ready: trust.ReadyTool
     access: ToolAccess
