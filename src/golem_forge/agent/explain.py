@@ -244,7 +244,7 @@ def open_dry_evaluator(
     plan: SessionPlan, *, workers: str = "", extra: tuple[Rule, ...] = (), about: str = ""
 ) -> DryEvaluator:
     """Opens an evaluator that waits for nothing, for listings. `sources.close` ends it."""
-    options = SessionOptions(asks_uis=True, journal=False, dry=True, stand_in=f"/{USER_TOOLS}" in about)
+    options = SessionOptions(answers=True, journal=False, dry=True, stand_in=f"/{USER_TOOLS}" in about)
     notices = list(plan.notices)
     if plan.waits_for_trust:
         notices.append(CODE_NOT_STARTED)

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownServer:
-    """What is known of a server."""
-
     spec: ServerSpec
     state: ServerState
     error: str = ""

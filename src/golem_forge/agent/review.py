@@ -60,7 +60,6 @@ _SYSTEM: Final = (
 
 
 def make_reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
-    """Returns the configured reviewer, or None."""
     settings, four_eyes = program.approval.reviewer, program.approval.four_eyes
     if settings is None:
         return None

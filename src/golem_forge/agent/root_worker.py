@@ -53,38 +53,27 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import require
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.index import LAST
-from golem_forge.events.journal import SessionJournals
 from golem_forge.events.runtime_ui import RuntimeUI
-from golem_forge.policy.approval_queue import ApprovalCallback
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.factory import GivenTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeOptions:
-    """The requested options. None and empty mean the settings of the program and the environment."""
+class RuntimeOptions(SessionOptions):
+    """`answers`: a UI that answers may attach later, so what asks is denied only as long as nobody is there. `depth`:
+    of this worker, if it is started below another one."""
 
     home: ForgeHome
     signal: InterruptSignal
     worker: Worker | Path | str | None = None
     directory: Path | str | None = None
     model: str | Model | None = None
-    approval: ApprovalMode | str | None = None
-    callback: ApprovalCallback | None = None
-    overrides: Sequence[str] = ()
-    remembers: bool = False
-    """Whether the mode counts that the person chose for this directory."""
     resume: str = ""
     tools: Sequence[GivenTool] = ()
-    journal: bool | SessionJournals = True
     needs_model: bool = True
     """False lets it start without a model, so that tools can be called by hand; a named model is opened while the
     person types.
     """
-    expects_ui: bool = False
-    """A UI that answers may attach later: what asks is not denied by the mode, but as long as nobody is there."""
-    depth: int = 0
-    """The depth of this worker if it is started below another one."""
 
     @property
     def given_model(self) -> Model | None:
@@ -132,29 +121,20 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
         root = program_root(asked.start_directory) if asked.resume == LAST else ""
         journals = None if isinstance(asked.journal, bool) else asked.journal
         redact = session_bus.redactor.value
-        asks_again = asked.callback is not None  # a program that embeds the session; a person at a UI says what is next
+        # A program that embeds the session is asked again; a person at a UI says what is next.
+        asks_again = asked.approval_callback is not None
         resumed = resume(
             asked.home.path, asked.resume, root=root, redact=redact, journals=journals, asks_again=asks_again
         )
     directory = Path(resumed.directory) if resumed else asked.start_directory
-    options = SessionOptions(
-        home=asked.home,
-        approval=asked.approval,
-        approval_callback=asked.callback,
-        asks_uis=asked.callback is None and (ui.attached or asked.expects_ui),
-        depth=asked.depth,
-        journal=asked.journal,
-        overrides=asked.overrides,
-        remembers=asked.remembers,
-        signal=asked.signal,
-    )
+    asked = replace(asked, answers=asked.answers or asked.approval_callback is not None or ui.attached)
     wanted = asked.worker
     if resumed is not None and not isinstance(wanted, Worker):
         wanted = resumed.worker_reference
     try:
-        plan = plan_session(directory, options.request, wanted)
+        plan = plan_session(directory, asked, wanted)
         session_state = open_session_state(
-            plan, options, session_bus=session_bus, reopened=resumed.journal if resumed else None
+            plan, asked, session_bus=session_bus, reopened=resumed.journal if resumed else None
         )
     except BaseException:
         if resumed is not None:
@@ -162,7 +142,7 @@ async def start_session(asked: RuntimeOptions, session_bus: SessionBus, ui: Runt
         raise
     try:
         if await _ask_trust(plan, session_state):
-            plan = replan(plan, directory, options.request, wanted)
+            plan = replan(plan, directory, asked, wanted)
             session_state.use_program(plan.program)
             session_state.controller.mode = plan.mode.value
         if plan.waits_for_trust:

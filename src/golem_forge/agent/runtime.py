@@ -199,7 +199,7 @@ class WorkerRuntime:
             directory=directory,
             model=model,
             approval=approval_mode,
-            callback=approval_callback,
+            approval_callback=approval_callback,
             overrides=overrides,
             resume=resume,
             tools=as_tools(tools),
@@ -277,13 +277,13 @@ class WorkerRuntime:
             adapter = self._adapter = adapter(self.bus)
             _bus_of(adapter, self.bus)
         await _done(adapter.initialize())
-        if asked.callback is not None:
-            return (replace(asked, callback=None), "") if _share_keyboard(adapter, asked.callback) else (asked, "")
+        if (callback := asked.approval_callback) is not None:
+            return (replace(asked, approval_callback=None), "") if _share_keyboard(adapter, callback) else (asked, "")
         if self.ui.attached:
             return asked, ""
         name = getattr(adapter, "stated_name", type(adapter).__name__)
         if getattr(adapter, "answers", True):
-            return replace(asked, expects_ui=True), self.ui.warn_not_attached(f"the UI {name}")
+            return replace(asked, answers=True), self.ui.warn_not_attached(f"the UI {name}")
         if asked.approval not in (ApprovalMode.INTERACTIVE, ApprovalMode.STRICT):
             return asked, ""
         warning = NO_QUESTIONS.format(mode=str(asked.approval), name=name)

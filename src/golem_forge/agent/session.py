@@ -317,8 +317,11 @@ def open_session(
         raise TypeError("open_session: approval and approval_mode are the same option; give one of them")
     approval = approval_mode if approval is None else approval
     require(isinstance(directory, (str, Path)), "open_session: directory", "a directory", directory)
-    options = SessionOptions(home=home, approval=approval, approval_callback=approval_callback, journal=journal)
-    session = open_planned_session(plan_embedded(directory, options.request, toolsets), options, tools)
+    answers = approval_callback is not None
+    options = SessionOptions(
+        home=home, approval=approval, answers=answers, approval_callback=approval_callback, journal=journal
+    )
+    session = open_planned_session(plan_embedded(directory, options, toolsets), options, tools)
     session.state.parts.get(SessionActions, lambda: SessionActions(session))
     return session
 
@@ -376,8 +379,9 @@ async def entry_session(
     """Opens a session with the program's entry worker, or `worker`. Without a callback nobody is asked: the mode is
     `auto_deny`.
     """
-    options = SessionOptions(approval=approval, approval_callback=approval_callback)
-    plan = plan_call(directory, options.request, worker)
+    answers = approval_callback is not None
+    options = SessionOptions(approval=approval, answers=answers, approval_callback=approval_callback)
+    plan = plan_call(directory, options, worker)
     if plan.roster is None:
         async with open_planned_session(plan, options) as session:
             yield session

@@ -31,7 +31,6 @@ from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec, declared_secrets, expand_text
 from golem_forge.config.program import Program, otel_secrets
-from golem_forge.config.run_block import ApprovalMode
 from golem_forge.config.sandbox_block import credential_parts
 from golem_forge.config.trust import TrustStore
 from golem_forge.core.errors import ConfigError, ForgeError
@@ -341,36 +340,17 @@ class SessionState(SessionServices):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionOptions:
-    """The options with which a session is opened, beside its directory."""
+class SessionOptions(SessionRequest):
+    """What a session is planned from, and how it is opened."""
 
-    home: ForgeHome | Path | str | None = None
-    approval: ApprovalMode | str | None = None
     approval_callback: ApprovalCallback | None = None
-    asks_uis: bool = False
-    """Whether UIs are asked if there is no callback. Otherwise nobody is, and the session is `auto_deny`."""
+    """Who is asked; None: UIs, where `answers` says that somebody is there."""
     journal: bool | SessionJournals = True
     """False records nothing. SessionJournals sets another place than FORGE_HOME."""
-    overrides: Sequence[str] = ()
-    """Words of `--set`, e.g. `approval.mode=strict`."""
-    remembers: bool = False
-    """Whether the mode counts that the person chose for this directory."""
     signal: InterruptSignal | None = None
     depth: int = 0
     dry: bool = False
     stand_in: bool = False
-
-    @property
-    def request(self) -> SessionRequest:
-        """Returns the part from which a plan is made."""
-        answers = self.approval_callback is not None or self.asks_uis
-        return SessionRequest(
-            home=self.home,
-            approval=self.approval,
-            answers=answers,
-            overrides=self.overrides,
-            remembers=self.remembers,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,7 +377,7 @@ def open_session_state(
     """`at`: a plan, or a directory, which means the built-in worker there. `reopened`: the journal of an earlier
     session that goes on; its lock is held."""
     options = options or SessionOptions()
-    plan = at if isinstance(at, SessionPlan) else plan_embedded(at, options.request)
+    plan = at if isinstance(at, SessionPlan) else plan_embedded(at, options)
     home, program, trust = plan.home, plan.program, plan.trust
     mode, timeout = plan.mode.value, program.approval.timeout
     rules = RuleBook(
@@ -424,7 +404,7 @@ def open_session_state(
         bus.record_with(book.record_event, book.flush, seq=book.seq)
     ui = create_runtime_ui(bus)
     seconds = timeout.value if timeout else None
-    ask = ui_asker(ui, seconds) if options.asks_uis and options.approval_callback is None else None
+    ask = ui_asker(ui, seconds) if options.answers and options.approval_callback is None else None
     return SessionState(
         id=bus.session_id,
         home=home,

@@ -254,6 +254,10 @@ def exit_now() -> NoReturn:
     os._exit(0)
 
 
+def first_line(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
+
+
 def shell_text(words: Sequence[str]) -> str:
     """The command that the words after `--` stand for: a single word is a shell's text, several are quoted."""
     from golem_forge.policy.shell.strict import quote

@@ -23,7 +23,7 @@ from datetime import date, time
 from enum import Enum
 from json.encoder import encode_basestring as quoted
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from golem_forge.core.regex import regex
 
@@ -153,6 +153,15 @@ def safe_json(value: Any) -> tuple[Any, bool]:
     cleaner = _Cleaner()
     data = cleaner.clean(value, 0)
     return data, cleaner.lossy
+
+
+def strict_json(data: str | bytes) -> Any:
+    """Reads JSON; NaN and Infinity, which Python takes too, are a ValueError as anything else that is not JSON."""
+    return json.loads(data, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def compact_json(data: Any) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from golem_forge.core.json import strict_json
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, closest_match, escape_control_chars
 from golem_forge.tools.schema import ResolvedSchema, alternatives, resolve_schema
@@ -313,13 +314,9 @@ def _number(text: str, pattern: re.Pattern[str], name: str) -> int | float:
 def _parse_json(text: str) -> Any:
     """The JSON value a text is, or _ABSENT; NaN and Infinity are not JSON."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return strict_json(text)
     except (ValueError, RecursionError):
         return _ABSENT
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(constant)
 
 
 def _is_allowed(schema: Any, root: dict[str, Any], value: Any) -> bool:

@@ -459,7 +459,6 @@ class RepeatedSequence:
 
     @property
     def complete(self) -> tuple[Occurrence, ...]:
-        """The complete occurrences."""
         return tuple(each for each in self.occurrences if len(each.steps) == len(self.sequence))
 
     @property

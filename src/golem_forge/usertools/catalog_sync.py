@@ -37,7 +37,7 @@ from golem_forge.sandbox.files import delete
 from golem_forge.sandbox.target import FileKind, Target
 from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.tools.catalog import Catalog, CatalogChanges, CatalogSync, KeptOut, SourceTool
-from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.context import Plan, ToolContext, lifted_paths
 from golem_forge.tools.tool import Definition, Redirect, SourceKind, Tool
 from golem_forge.usertools import trust
 from golem_forge.usertools.build import PreparedTool
@@ -201,8 +201,6 @@ def _step_report(workshop: Workshop, ctx: ToolContext) -> StepProgress | None:
 
 @dataclass(frozen=True, slots=True)
 class _ApprovedCall:
-    """An approved call of a tool."""
-
     tool: _UserTool
     ready: trust.ReadyTool
     access: ToolAccess
@@ -231,7 +229,7 @@ class _ApprovedCall:
             access=self.access,
             timeout=self.tool.timeout,
             environ=workshop.environ,
-            lifted=self.planned.lifted(self.ctx.path_rules()),
+            lifted=lifted_paths(self.planned.effects, self.ctx.path_rules()),
             only=self.planned.only,
             not_kept=self.planned.not_kept(self.ctx),
             call_server=server,

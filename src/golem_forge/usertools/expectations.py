@@ -25,6 +25,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import strict_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import display_name, duration, escape_control_chars, shorten
 from golem_forge.sandbox.process import monitor
@@ -123,7 +124,7 @@ def _stdout_problems(expect: Expectation, seen: CaseRun) -> Iterator[str]:
 def _json_problems(expected: Any, data: bytes) -> Iterator[str]:
     said = quote_value(text_of(data))
     try:
-        found = _first_mismatch(expected, json.loads(data.decode(), parse_constant=_reject_constant), "", 0)
+        found = _first_mismatch(expected, strict_json(data.decode()), "", 0)
     except RecursionError:
         yield "json: stdout is nested too deeply"
     except UnicodeDecodeError:
@@ -137,10 +138,6 @@ def _json_problems(expected: Any, data: bytes) -> Iterator[str]:
             where, one, other = found
             place = f"{shorten(display_name(where), SHOWN_CHARACTERS)}: " if where else ""
             yield f"json: {place}expected {one}, got {other}"
-
-
-def _reject_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not a JSON number")
 
 
 def _first_mismatch(expected: Any, got: Any, where: str, depth: int) -> tuple[str, str, str] | None:

@@ -59,8 +59,6 @@ _NO_FILES: Final = FolderFiles({}, frozenset())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionPair:
-    """Two versions of one tool."""
-
     old: FolderFiles
     new: FolderFiles
     before: str

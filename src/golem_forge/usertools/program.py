@@ -59,8 +59,6 @@ _DENIALS: Final = frozenset({Status.APPROVAL_DENIED, Status.POLICY_DENIED, Statu
 
 @dataclass(slots=True)
 class CallCount:
-    """Counts the calls of one tool."""
-
     calls: int = 0
     failed: int = 0
     denied: int = 0

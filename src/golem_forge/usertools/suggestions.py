@@ -94,7 +94,6 @@ def unsettled_sequences(
 
 
 def names_taken(store: ToolStore) -> set[str]:
-    """Returns the names of user tools."""
     return {str(name) for (name,) in store.rows("SELECT name FROM tools")}
 
 

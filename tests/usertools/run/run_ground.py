@@ -19,7 +19,7 @@ from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
-from golem_forge.tools.context import ToolContext
+from golem_forge.tools.context import ToolContext, lifted_paths
 from golem_forge.usertools.build.languages import ISOLATED_FLAGS, own_interpreter
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import Parameter, ParameterType, ToolManifest
@@ -118,7 +118,7 @@ class Ground:
                 access=reach,
                 timeout=timeout,
                 environ=self.environ,
-                lifted=touch.lifted(self.ctx.path_rules()),
+                lifted=lifted_paths(touch.effects, self.ctx.path_rules()),
                 **more,
             )
             return await run_tool(run, self.ctx)

@@ -11,6 +11,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.facts import leaves_of, risk_of_all
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Level
+from golem_forge.tools.context import lifted_paths
 from golem_forge.usertools.manifest import PathUse
 from golem_forge.usertools.run.access import contain, is_read_only, manifest_hosts, plan_access, tool_access
 
@@ -83,7 +84,7 @@ def test_a_path_is_judged_by_what_it_leads_to(ground):
     assert described(found)[-1] == "read /workspace/.env"
     assert found.effects[-1].marks == (Mark.SECRET_PATH,)
     assert found.paths == {"file": f"{ground.workspace}/.env"}
-    assert found.lifted(()) == {"/workspace/.env"}
+    assert lifted_paths(found.effects, ()) == {"/workspace/.env"}
     found.close()
 
 

@@ -209,8 +209,6 @@ class McpBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerBlocks:
-    """All toolset blocks of a worker."""
-
     native: Mapping[str, Mapping[str, Any] | str] = field(default_factory=dict)
     """Native toolset name → its own keys, without `approval`, or `off`: what `tools_from_blocks` takes."""
     custom: tuple[CustomBlock, ...] = ()

@@ -52,8 +52,6 @@ from golem_forge.tools.tool import Tool
 
 @dataclass(slots=True)
 class _LoadedBlock:
-    """A block with its loaded tools."""
-
     source: ModuleSource | PackageSource
     tools: dict[str, Tool] = field(default_factory=dict)
     digest: str = ""

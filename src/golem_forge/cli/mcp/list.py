@@ -32,7 +32,7 @@ from golem_forge.agent.mcp_status import (
     server_summary,
 )
 from golem_forge.agent.session_state import SessionOptions, open_session_state
-from golem_forge.cli.command import DENIED, print_error, print_json, progress_message, read_args
+from golem_forge.cli.command import DENIED, first_line, print_error, print_json, progress_message, read_args
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
@@ -170,7 +170,7 @@ def introduction(manifest: ServerManifest) -> str:
 def tool_row(spec: ServerSpec, tool: RemoteTool, name: str) -> tuple[str, str, str, str]:
     """Returns the columns NAME, RAW, PIN, DESCRIPTION."""
     pin = tool.familiarity.value if is_offered(spec, tool.name) else NOT_OFFERED
-    return name, tool.name, pin, shorten_prose(_first_line(tool.description), _DESCRIPTION_WIDTH)
+    return name, tool.name, pin, shorten_prose(first_line(tool.description), _DESCRIPTION_WIDTH)
 
 
 def print_offer(
@@ -203,11 +203,6 @@ def _prompts(manifest: ServerManifest) -> str:
     shown = ", ".join(shorten(name, 60) for name in names[:_MOST_NAMES])
     more = f" … and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return one_line(f"{len(names)}: {shown}{more}")
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0] if lines else ""
 
 
 TEST_HELP: Final = """usage: forge mcp test NAME [--json] [-p DIR]

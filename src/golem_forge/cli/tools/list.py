@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.agent import tool_inventory
 from golem_forge.agent.tool_inventory import has_tool_folders, open_listing_workshop
-from golem_forge.cli.command import declare, parser, print_error, print_json, read_args
+from golem_forge.cli.command import declare, first_line, parser, print_error, print_json, read_args
 from golem_forge.config.program import PROGRAM_FILE, PROJECT_RULES, program_root
 from golem_forge.config.run_block import MAIN_WORKER
 from golem_forge.core.errors import ConfigError
@@ -95,7 +95,7 @@ def run_list(words: list[str]) -> int:
     if skipped:
         print("\nskipped:" if tools or quarantined else "skipped:")
         rows = (
-            (each.tool or "-", each.code.value, shorten_prose(_first_line(each.message), _REASON_WIDTH))
+            (each.tool or "-", each.code.value, shorten_prose(first_line(each.message), _REASON_WIDTH))
             for each in skipped
         )
         print(columns(rows, indent="  "))
@@ -157,13 +157,8 @@ def _positive(text: str) -> int:
 
 def _tool_table(tools: Iterable[Tool]) -> str:
     head = ("NAME", "SOURCE", "MODE", "DESCRIPTION")
-    described = ((tool, shorten_prose(_first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
+    described = ((tool, shorten_prose(first_line(tool.description), _DESCRIPTION_WIDTH)) for tool in tools)
     return columns([head, *((tool.name, tool.source.value, tool.mode.value, text) for tool, text in described)])
-
-
-def _first_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[0] if lines else ""
 
 
 class ProgramTool(NamedTuple):

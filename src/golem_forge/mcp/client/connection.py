@@ -149,7 +149,7 @@ class Connection:
         try:
             with sdk.anyio.CancelScope() as self._scope:
                 self._scope.deadline = sdk.anyio.current_time() + self._within_s
-                await self._within(sdk)
+                await self._within()
             if not self._wanted_end.is_set():
                 timed_out = ForgeError(f"no answer within {self._within_s:g} seconds", code=CONNECT_TIMEOUT)
                 self.cause = timed_out if self._scope.cancelled_caught else self._why(None)
@@ -177,7 +177,7 @@ class Connection:
             return ForgeError(words, code=CONNECTION_ENDED)
         return cause
 
-    async def _within(self, sdk: Any) -> None:
+    async def _within(self) -> None:
         """Runs the connection inside its deadline until its end."""
         if self._wanted_end.is_set():
             return
@@ -195,7 +195,7 @@ class Connection:
                 list_roots_callback=self._requests.roots,
                 client_info=sdk.Implementation(name="golem-forge", version=__version__),
             ) as session:
-                await self._negotiated(sdk, session)
+                await self._negotiated(session)
                 link = self.link = ServerLink(self._spec.name, session, wire, self._opened.failure)
                 self.resources = ResourceWatch(link)
                 manifest = await fetch_manifest(link, self._spec)
@@ -204,7 +204,7 @@ class Connection:
                     self._connected.set_result(ConnectResult(link, manifest))
                 await self._until_the_end(link)
 
-    async def _negotiated(self, sdk: Any, session: sdk.ClientSession) -> None:
+    async def _negotiated(self, session: sdk.ClientSession) -> None:
         if self._legacy:
             await session.initialize()
             return

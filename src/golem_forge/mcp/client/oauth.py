@@ -110,7 +110,6 @@ def resource_of(url: str) -> str:
 
 
 def secrets_of(record: LoginRecord) -> Iterator[str]:
-    """Yields the secret values of a login."""
     tokens, client = record.get("tokens") or {}, record.get("client") or {}
     for value in (tokens.get("access_token"), tokens.get("refresh_token"), client.get("client_secret")):
         if isinstance(value, str) and value:

@@ -204,7 +204,9 @@ class SubscriptionHandler:
         await self._bus.publish(ResourceUpdated(uri=uri))
         for connection in list(self._connections):
             if uri in connection.state.get(_SUBSCRIBED_KEY, ()):
-                task = asyncio.get_running_loop().create_task(_send_updated(connection, uri))
+                task = asyncio.get_running_loop().create_task(
+                    _notify(connection, lambda each: each.notify("notifications/resources/updated", {"uri": uri}))
+                )
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
 
@@ -258,11 +260,6 @@ def _check_room(mine: set[str]) -> None:
 def _server_uri(uri: str) -> tuple[str, str]:
     server, _, rest = uri.removeprefix(MCP_URI).partition("/")
     return unquote(server), unquote(rest)
-
-
-async def _send_updated(connection: Connection, uri: str) -> None:
-    with anyio.move_on_after(_SEND_SECONDS):
-        await connection.notify("notifications/resources/updated", {"uri": uri})
 
 
 NAME: Final = "golem-forge"

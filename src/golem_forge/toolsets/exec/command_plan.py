@@ -35,7 +35,7 @@ from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.denials import blocked_line, way_line
 from golem_forge.sandbox.walls.environment import with_git_settings
 from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level, Streams
-from golem_forge.tools.context import Plan, ToolContext
+from golem_forge.tools.context import Plan, ToolContext, lifted_paths
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.validation import InputInvalid
@@ -196,7 +196,7 @@ class PlannedCommand:
             hosts=tuple(_host_grant(target, environment, ctx) for target in self.hosts),
             service_reached=_ServiceLog(ctx).reached,
             loopback=None if self.hosts else await environment.loopback(analysis, env, ctx),
-            lifted=analysis.unmasked_paths(ctx.path_rules()),
+            lifted=lifted_paths(analysis.effects, ctx.path_rules()),
             not_kept=analysis.not_kept(ctx),
             reads_only=analysis.reads_only,
             exits=analysis.exits,
@@ -373,7 +373,7 @@ class _Program:
             env=env,
             streams=Streams.APART,
             loopback=await self.environment.loopback(self.analysis, env, ctx),
-            lifted=self.analysis.unmasked_paths(ctx.path_rules()),
+            lifted=lifted_paths(self.analysis.effects, ctx.path_rules()),
             not_kept=self.analysis.not_kept(ctx),
             reads_only=self.analysis.reads_only,
             exits=self.analysis.exits,

@@ -35,7 +35,7 @@ from golem_forge.sandbox.target import FileKind, Target
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.environment import EnvBlock, exec_environment, reading_environment, resolve_env
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits
-from golem_forge.sandbox.walls.model import Level, is_masked
+from golem_forge.sandbox.walls.model import Level
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode
 from golem_forge.storage.home import forge_home
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from golem_forge.policy.facts import CommandFacts
     from golem_forge.sandbox.network.loopback import SessionLoopback
-    from golem_forge.sandbox.walls.model import Coverage, PathRule, UncoveredPath
+    from golem_forge.sandbox.walls.model import Coverage, UncoveredPath
 
 PRIVATE_DIRECTORY: Final = "/home/forge"
 """The empty private directory where commands of a worker without zones start."""
@@ -186,15 +186,6 @@ class CommandAnalysis:
     def not_kept(self, ctx: ToolContext) -> tuple[tuple[str, UncoveredPath], ...]:
         """Returns what is read-only for this call, because nobody was asked and it could not be undone."""
         return self.coverage.not_kept if ctx.contained and self.coverage is not None else ()
-
-    def unmasked_paths(self, rules: Sequence[PathRule]) -> frozenset[str]:
-        """Masked paths that this call's own effects name: once approved, they are visible to it."""
-        return frozenset(
-            effect.target
-            for effect in self.effects
-            if effect.verb is Verb.READ
-            and is_masked(effect.outer or effect.target, secret=Mark.SECRET_PATH in effect.marks, rules=rules)
-        )
 
 
 async def analyze_command(

@@ -16,9 +16,10 @@ import logging
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 from golem_forge.core.errors import ForgeError, error_name
+from golem_forge.core.json import strict_json
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.net.stdio import StdioDescriptors, hung_up, write_whole
 from golem_forge.tools.threads import run_in_thread
@@ -216,7 +217,7 @@ class FrameConnection:
         if not line.strip():
             return
         try:
-            frame = json.loads(line, parse_constant=_refuse_constant)
+            frame = strict_json(line)
         except (ValueError, RecursionError):
             self._refuse(None, RpcError(PARSE_ERROR, "this line is not JSON"))
             return
@@ -311,10 +312,6 @@ def _is_id(id: Any) -> bool:
     if isinstance(id, str):
         return len(id) <= _MOST_ID
     return id is None or (isinstance(id, int) and not isinstance(id, bool) and id.bit_length() <= 64)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError("not JSON")
 
 
 def _read_some(descriptor: int) -> bytes:

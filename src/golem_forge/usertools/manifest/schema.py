@@ -248,7 +248,6 @@ def choice(value: Any, path: YamlPath, problems: ManifestProblems, words: type[C
 
 
 def items(value: Any, path: YamlPath, problems: ManifestProblems, most: int) -> Iterator[tuple[Any, YamlPath]]:
-    """Yields each item of a list with its path."""
     if not isinstance(value, list):
         problems.expected(path, value, "a list")
     if len(value) > most:
@@ -422,7 +421,6 @@ _VALUES: Final[dict[ParameterType, Check]] = {
 
 
 def value_of(kind: ParameterType, of: ParameterType = ParameterType.STRING) -> Check:
-    """Returns the check for a value of a parameter."""
     return partial(_array, item=_VALUES[of]) if kind is ParameterType.ARRAY else _VALUES[kind]
 
 

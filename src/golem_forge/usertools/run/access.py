@@ -14,7 +14,7 @@ by what it leads to, and reaches the tool as the place where that very file stan
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from golem_forge.core.decisions import Status, Verdict, strictest
@@ -26,7 +26,7 @@ from golem_forge.sandbox.errors import SandboxError, walls_unavailable, zone_acc
 from golem_forge.sandbox.files import write_atomic
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind, Target
-from golem_forge.sandbox.walls.model import Coverage, Level, PathRule, ProbeReport, ShownPath, UncoveredPath, is_masked
+from golem_forge.sandbox.walls.model import Coverage, Level, ProbeReport, ShownPath, UncoveredPath
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.sandbox.zones import USER_TOOLS, AccessMode, Zone, ZoneRequest
 from golem_forge.storage.home import forge_home
@@ -175,15 +175,6 @@ class PlannedAccess:
         for target in missing if self.only is not None else ():
             write_atomic(target, b"")
         return missing if self.only is not None else ()
-
-    def lifted(self, rules: Sequence[PathRule]) -> frozenset[str]:
-        """Masked paths that this call's own effects name: once approved, they are visible to it."""
-        return frozenset(
-            effect.target
-            for effect in self.effects
-            if effect.verb is Verb.READ
-            and is_masked(effect.outer or effect.target, secret=Mark.SECRET_PATH in effect.marks, rules=rules)
-        )
 
 
 def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess, level: Level) -> PlannedAccess:

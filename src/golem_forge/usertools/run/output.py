@@ -21,13 +21,13 @@ import json
 import signal
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.images import picture_type
-from golem_forge.core.json import NotJson, as_json
+from golem_forge.core.json import NotJson, as_json, strict_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.results import ToolResult, block_text
 from golem_forge.core.text import head_and_tail
@@ -294,7 +294,7 @@ def parse_json_output(manifest: ToolManifest, out: Capture) -> Any:
         most = f"of `output: json` at most {MOST_JSON_READ >> 20} MiB are read"
         raise ToolFailed(f"{tool} printed {out.size} bytes; {most}", code=_INVALID)
     try:
-        value = as_json(json.loads(out.read().decode(), parse_constant=_reject_constant))
+        value = as_json(strict_json(out.read().decode()))
     except (ValueError, RecursionError) as error:
         raise ToolFailed(f"{tool} did not print JSON: {_why_not_json(error)}", code=_INVALID) from None
     if manifest.output_schema is not None:
@@ -312,7 +312,3 @@ def _why_not_json(error: ValueError | RecursionError) -> str:
     if isinstance(error, NotJson | RecursionError):
         return "too deep, too many values, or broken Unicode in a text"
     return str(error)[:100]
-
-
-def _reject_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
