@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +49,7 @@ from golem_forge.core.text import escape_control_chars, one_line
 from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.sandbox.undo.restore import NothingToUndo, UndoPreview, preview
+from golem_forge.sandbox.undo.store import FOLDER, is_busy
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.toolsets.undo import undo_summary
 from golem_forge.ui.line_terminal import ask_yes, can_ask, print_lines
@@ -102,6 +106,8 @@ def named_changes(verb: str, given: Any) -> NamedChanges | int:
     if given.turn is not None and given.call:
         return fail(verb, "give --turn or --call, not both.", USAGE)
     home, names = forge_home(), list(given.names)
+    if any(map(is_busy, (home.path / FOLDER).glob("*"))):
+        asyncio.run(_record_cut_short_calls())
     session: SessionSummary | None = None
     if names and (names[0] == "last" or _SESSION_ID.fullmatch(names[0])):
         try:
@@ -121,6 +127,14 @@ def named_changes(verb: str, given: Any) -> NamedChanges | int:
     except ForgeError as error:
         return fail(verb, error.message, FAILED)
     return NamedChanges(home=home, session=session, every=every, selected=selected)
+
+
+async def _record_cut_short_calls() -> None:
+    """What a call changed whose Forge was killed: every session that opens here records it, and says so."""
+    with contextlib.suppress(ForgeError):
+        async with entry_session(root_here() or ".", approval=ApprovalMode.AUTO_DENY) as session:
+            for notice in session.notices_for_one_command:
+                print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
 
 
 def _selection(every: Sequence[ChangeSet], given: Any, paths: Sequence[str]) -> ChangeSelection:

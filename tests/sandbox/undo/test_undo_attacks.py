@@ -160,6 +160,28 @@ def test_forge_undo_takes_back_a_call_that_made_an_odd_name(root: Path, commands
     assert (root / "thesis.txt").exists(), said
 
 
+# no session was opened since Forge was killed, and `forge undo` says that nothing changed
+def test_forge_undo_takes_back_a_call_whose_forge_was_killed(root: Path, project: Project, commands: Commands) -> None:
+    commands.contained(root, "true")
+    [journal] = (project.home / "sessions").glob("*.jsonl")
+    script = f"""
+        import os
+        from pathlib import Path
+        from tests.sandbox.undo.tree import Project
+        root = Path({str(root)!r})
+        Project(root, Path({str(project.home)!r}), session={journal.stem!r}).begin(1)
+        (root / "src/b.py").unlink()
+        (root / "made").write_text("x")
+        os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, cwd=TESTS)
+    said = commands.forge(root, "changes")
+    assert "deleted  /workspace/src/b.py" in said
+    assert said.count("created ") == 1  # /workspace/made, and by no other name
+    commands.forge(root, "undo", "--yes")
+    assert git(root, "status", "--porcelain") == ""
+
+
 def test_forge_undo_works_in_a_linked_worktree(root: Path, tmp_path: Path, commands: Commands) -> None:
     tree = tmp_path / "tree"
     git(root, "worktree", "add", "-q", "-b", "side", str(tree))

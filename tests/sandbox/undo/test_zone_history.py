@@ -644,3 +644,53 @@ def test_packs_are_written_anew_without_losing_one_of_many_contents(tmp_path: Pa
         store.collect()
     with store.locked():
         assert [store.content(one) is not None for one in kept] == [number >= 150 for number in range(300)]
+
+
+def test_the_mode_of_the_zones_own_directory_comes_back(project: Project) -> None:
+    project.root.chmod(0o755)
+    for mode, in_git in ((0o700, False), (0o1777, True)):
+        call = project.begin(1)
+        project.root.chmod(mode)
+        if in_git:
+            git(project.root, "commit", "-q", "--allow-empty", "-m", "x")
+        made = project.end(call)
+        assert [(one.path, one.after.mode) for one in made.changes if not one.in_git] == [("/workspace/.", mode)]
+        assert not project.undo(turn=1)
+        assert project.root.stat().st_mode & 0o7777 == 0o755
+
+
+def test_the_zones_own_directory_is_nothing_that_a_call_made(project: Project) -> None:
+    """A table of an earlier Forge does not have it."""
+    project.history.coverage()
+    with project.history.store.locked():
+        project.history.store.drop([b"."])
+    call = project.begin(1)
+    (project.root / "new").write_text("x")
+    assert [one.path for one in project.end(call).changes] == ["/workspace/new"]
+
+
+def test_a_bound_that_is_raised_and_a_disk_that_has_room_again_count_at_once(root: Path, tmp_path: Path) -> None:
+    (root / "medium").write_bytes(os.urandom(48_000))
+    for settings in (UndoSettings(max_file=10_000), UndoSettings(max_total=10_000)):
+        bounded = Project(root, tmp_path / "home", settings=settings)
+        assert [one.parts for one in bounded.history.coverage().uncovered] == [("medium",)]
+        del bounded
+        assert Project(root, tmp_path / "home").history.coverage().uncovered == ()
+        shutil.rmtree(tmp_path / "home")
+
+
+def test_a_content_that_is_kept_already_uses_up_nothing(root: Path, tmp_path: Path) -> None:
+    project = Project(root, tmp_path / "home", settings=UndoSettings(max_total=60_000))
+    data = os.urandom(20_000)
+    for _ in range(5):
+        (root / "medium").write_bytes(data)
+        assert project.history.coverage().uncovered == ()
+
+
+def test_what_free_disk_bounds_is_said(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "medium").write_bytes(os.urandom(48_000))
+    real = os.statvfs(tmp_path)
+    free = os.statvfs_result((real.f_bsize, 1, 0, 0, 100_000, *real[5:]))
+    monkeypatch.setattr(os, "statvfs", lambda path: free)
+    [lost] = Project(root, tmp_path / "home").history.coverage().uncovered
+    assert lost.why == "47 KiB, past a tenth of the free disk (9.8 KiB)"

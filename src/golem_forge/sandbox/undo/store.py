@@ -166,6 +166,7 @@ class ZoneStore:
         """The pack that was last read, as long as the lock is held: then nobody puts another one in its place."""
         self._new: dict[str, tuple[int, int, int]] = {}
         """Kept since the lock was taken: pack, place and size."""
+        self.new_bytes = 0
         self._known: set[str] | None = None
         self._asked = 0
         self._unused: list[Path] = []
@@ -316,8 +317,7 @@ class ZoneStore:
         return [_entry(row) for row in self._db.execute(query)]
 
     def kept_bytes(self) -> int:
-        new = sum(size for _, _, size in self._new.values())
-        return new + int(self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
+        return self.new_bytes + int(self._db.execute("SELECT COALESCE(SUM(size), 0) FROM contents").fetchone()[0])
 
     # --- contents
 
@@ -348,6 +348,7 @@ class ZoneStore:
         while done < len(data):
             done += os.pwrite(self._writing[1], data[done:] if done else data, end + done)
         self._new[digest] = (pack, end, len(data))
+        self.new_bytes += len(data)
         self._pack = (pack, end + len(data))
         if end // _WRITE_OUT_BYTES != self._pack[1] // _WRITE_OUT_BYTES:
             with contextlib.suppress(OSError):  # some file systems cannot
@@ -403,7 +404,7 @@ class ZoneStore:
                 os.close(writing[1])
 
     def _forget_new(self) -> None:
-        self._new, self._known, self._asked = {}, None, 0
+        self._new, self.new_bytes, self._known, self._asked = {}, 0, None, 0
 
     # --- spans
 

@@ -65,6 +65,8 @@ _AFTER_IT: Final = "somebody else: Forge was ended before that"
 _DYING_NS: Final = 3_000_000_000
 """So long a process may have gone on after Forge was last seen alive."""
 _LATEST: Final = 1 << 62
+_TOP: Final = b"."
+"""The zone's own directory, whose mode a call may change. A table of an earlier Forge does not have it."""
 
 
 class ZoneHistory:
@@ -83,6 +85,8 @@ class ZoneHistory:
         self._problem = ""
         self._too_much = ""
         self._budget: int | None = None
+        self._bound = ""
+        """How many bytes may be kept while the store is locked once, and what that comes from, in words."""
         self.store: ZoneStore
         self._git: GitBaseline | None = None
         self._git_state: GitState | None = None
@@ -238,6 +242,7 @@ class ZoneHistory:
     def states(self, paths: Collection[Parts], *, anew: bool = True) -> dict[Parts, PathState]:
         """The same for several paths, none of them git's own. `anew`: also those that are read whose times say that
         nothing changed; a process that has a file mapped can write it without."""
+        self._budget = None
         self._update(map(as_bytes, paths), anew=anew)
         entries = self.store.entries_at([as_bytes(parts) for parts in paths])
         found = {as_parts(path): one.state if one is not None else ABSENT for path, one in entries.items()}
@@ -255,6 +260,7 @@ class ZoneHistory:
             try:
                 self.open_store()
                 with self.store.locked():
+                    self._budget = None
                     done = work()
             except TooMuch as error:
                 self._fail(str(error))
@@ -405,15 +411,14 @@ class ZoneHistory:
             else:
                 paths.update(self.store.below(parts))
                 gone.add(path)
-            if parts:
-                paths.add(path)
+            paths.add(path or _TOP)
         if self._git is not None:
             paths.update(self._git.lookup(gone))
         self._note(self._update(self._with_parents(map(as_parts, paths), judged)))
 
     def _look_at_all(self) -> None:
         directories = {
-            as_bytes(parts): mode for parts, mode in self._scan.directories().items() if parts and not is_in_git(parts)
+            as_bytes(parts) or _TOP: mode for parts, mode in self._scan.directories().items() if not is_in_git(parts)
         }
         if len(directories) > MOST_ENTRIES:
             raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
@@ -432,7 +437,8 @@ class ZoneHistory:
                 raise GitUnusable
             with ThreadPoolExecutor(1) as pool:
                 self._modes = self.files.usual_modes(self._scan)
-                unusual = pool.submit(self.files.unusual, directories, self._modes, self._git.racy_since())
+                below = directories.keys() - {_TOP}
+                unusual = pool.submit(self.files.unusual, below, self._modes, self._git.racy_since())
                 state = self._git.take_snapshot(self._scan.count_files())
                 paths = {*state.changed, *self._walk((*state.untracked, *passed_over)), *unusual.result()}
             linked = (self.files.stat(as_parts(path)) for path in unusual.result())
@@ -516,12 +522,14 @@ class ZoneHistory:
         # The smallest first: where not all can be kept, most are.
         for path in sorted(todo, key=lambda path: one.stamp.size if (one := seen[path]) else 0):
             here, entry = seen[path], entries[path]
-            if entry is not None and here is not None and entry.stamp.ctime and entry.stamp == here.stamp and not anew:
+            same = entry is not None and here is not None and entry.stamp.ctime != 0 and entry.stamp == here.stamp
+            lost = same and entry is not None and bool(entry.state.lost)
+            if same and not anew and not (lost and here is not None and not self._why_not(path, here.stamp, links)):
                 continue
             before = entry.state if entry is not None else self._from_git(index.get(path), blobs)
             now = (self._read(path, here, links) if here is not None else None) or PathEntry(ABSENT, NO_STAMP)
             made_by = entry.made_by if entry is not None else ""
-            if not same_state(before, now.state):
+            if not lost and not same_state(before, now.state):
                 changed.append((path, before))
                 made_by = maker if before.kind is PathKind.ABSENT or made_by == maker else ""
             new.append((path, PathEntry(now.state, now.stamp, made_by)))
@@ -596,10 +604,13 @@ class ZoneHistory:
         if self._budget is None:
             free = os.statvfs(self._folder)
             tenth = free.f_bavail * free.f_frsize // 10
-            self._budget = min(self._settings.max_total, tenth + self.store.kept_bytes()) - self.store.kept_bytes()
-        if stamp.size > self._budget:
-            return f"{readable_size(stamp.size)}, past undo.max_total ({readable_size(self._settings.max_total)})"
-        self._budget -= stamp.size
+            total = self._settings.max_total + self.store.new_bytes - self.store.kept_bytes()
+            self._budget = min(total, tenth)
+            self._bound = f"undo.max_total ({readable_size(self._settings.max_total)})"
+            if total > tenth:
+                self._bound = f"a tenth of the free disk ({readable_size(tenth)})"
+        if stamp.size > self._budget - self.store.new_bytes:
+            return f"{readable_size(stamp.size)}, past {self._bound}"
         return ""
 
     # --- what can be made again
@@ -664,6 +675,7 @@ class ZoneHistory:
     # --- changes
 
     def _note(self, changed: list[tuple[bytes, PathState]]) -> None:
+        changed = [(path, before) for path, before in changed if path != _TOP or before.kind is not PathKind.ABSENT]
         if changed and (spans := self.store.spans()):
             self.store.note_changes(changed, spans)
 
