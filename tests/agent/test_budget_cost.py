@@ -15,6 +15,7 @@ from golem_forge.agent.budget import (
     cost_of,
     estimate_request,
     estimate_tokens,
+    media_tokens,
 )
 from golem_forge.agent.model.interface import (
     AssistantMessage,
@@ -27,6 +28,7 @@ from golem_forge.agent.model.interface import (
     UserMessage,
 )
 from golem_forge.config.run_block import BudgetLimits, Price, PriceTier
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
 from golem_forge.events.model import to_wire
@@ -110,6 +112,37 @@ def test_estimates_grow_with_everything_that_is_sent() -> None:
     result = ResultsMessage(results=(CallResult(id="1", name="t", status="success", text="z" * 4000),))  # type: ignore[arg-type]
     assert estimate_request(Request(system="", messages=(user, said, result))) > base + 1100
     assert estimate_tokens("") == 0 and estimate_tokens("\ud800") > 0
+
+
+def picture(width: int, height: int, media_type: str = "image/png", size: int = 1000) -> MediaPart:
+    return MediaPart(handle="out_1", media_type=media_type, size=size, width=width, height=height)
+
+
+@pytest.mark.parametrize(
+    ("part", "provider", "tokens"),
+    [
+        (picture(1000, 750), "anthropic", 1085),
+        (picture(4000, 4000), "anthropic", 1600),
+        (picture(64, 48), "openai", 85 + 170),
+        (picture(1024, 1024), "openai", 85 + 4 * 170),
+        (picture(1568, 100), "azure", 85 + 4 * 170),
+        (picture(64, 48), "google", 1120),
+        (picture(1560, 1560), "google", 9 * 258),
+        (picture(0, 0), "google", 1600),
+        (picture(0, 0, "application/pdf", 500_000), "", 10_000),
+        (picture(0, 0, "audio/wav", 5_000_000), "google", 10_085),
+    ],
+)
+def test_what_is_sent_besides_text_counts_by_the_rule_of_the_provider(
+    part: MediaPart, provider: str, tokens: int
+) -> None:
+    assert media_tokens(part, provider) == tokens
+
+
+def test_what_a_model_does_not_take_counts_as_its_line_of_text() -> None:
+    result = CallResult(id="1", name="t", status=Status.SUCCESS, text="a line", media=(picture(1568, 1568),) * 5)
+    request = Request(system="", messages=(ResultsMessage(results=(result,)),), media_tokens=lambda part: 0)
+    assert estimate_request(request) < 20 < 5 * 1600 < estimate_request(replace(request, media_tokens=None))
 
 
 class Told:

@@ -20,21 +20,30 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from ipaddress import ip_address
+from math import ceil
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import urlsplit
 
-from golem_forge.agent.model.interface import AssistantMessage, Message, Request, TokenUsage, UserMessage
+from golem_forge.agent.model.interface import (
+    AssistantMessage,
+    Message,
+    Request,
+    ResultsMessage,
+    TokenUsage,
+    UserMessage,
+)
 from golem_forge.agent.model.selection import OWN_SERVERS, provider_address, split_model
 from golem_forge.config.run_block import BudgetLimits, Price, PriceTier, ProviderSettings
 from golem_forge.core.calls import MediaPart
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError, ForgeError
+from golem_forge.core.images import MAX_SIDE
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.events.model import UsageUpdated
 
@@ -313,8 +322,16 @@ _PER_ATTACHMENT: Final = 1_600
 """Tokens that providers count for a larger image."""
 _PIXELS_PER_TOKEN: Final = 750
 _PER_PICTURE: Final = 85
-_BYTES_PER_MEDIA_TOKEN: Final = 50
-"""For PDF files, whose pages count as text and as pictures, and for sounds."""
+_PER_TILE: Final = 170
+_COUNT_BY_TILES: Final = ("openai", "azure", "bedrock-mantle")
+_GOOGLE: Final = ("google", "google-cloud")
+_PER_PICTURE_OF_GOOGLE: Final = 1_120
+_PER_TILE_OF_GOOGLE: Final = 258
+_BYTES_PER_PAGE_TOKEN: Final = 50
+"""For PDF files, whose pages count as text and as pictures."""
+_BYTES_PER_SOUND_TOKEN: Final = {"audio/wav": 500, "audio/flac": 250}
+_BYTES_PER_PACKED_SOUND_TOKEN: Final = 125
+"""32 tokens a second, of which a sound at a low rate has the most for its bytes."""
 
 
 @dataclass(slots=True)
@@ -330,6 +347,16 @@ class Meter:
     @property
     def cost(self) -> float | None:
         return None if self._unpriced or not self.requests else self._cost
+
+    @property
+    def known_cost(self) -> float:
+        """The cost of those requests whose price is known."""
+        return self._cost
+
+    def price_later(self, costs: Sequence[float | None]) -> None:
+        """Adds what the requests cost that had no price at the time. One without a price leaves the sum unknown."""
+        self._cost += sum(each or 0.0 for each in costs)
+        self._unpriced = None in costs
 
     @property
     def session(self) -> Meter:
@@ -408,7 +435,8 @@ class Estimator:
         for offer in request.tools:
             total += estimate_tokens(offer.name + offer.description) + self._count(offer.schema, _schema_tokens, last)
         for message in request.messages:
-            total += self._count(message, message_tokens, last)
+            total += self._count(message, _text_tokens, last)
+            total += _media_of(message, request.media_tokens or media_tokens)
         return total
 
     def _count(self, part: Any, count: Callable[[Any], int], last: dict[int, tuple[object, int]]) -> int:
@@ -422,7 +450,18 @@ def _schema_tokens(schema: Any) -> int:
     return estimate_tokens(_json(schema)) + _PER_MESSAGE
 
 
-def message_tokens(message: Message) -> int:
+def message_tokens(message: Message, count_media: Callable[[MediaPart], int] | None = None) -> int:
+    """`count_media`: of the model that is asked; see `media_tokens`."""
+    return _text_tokens(message) + _media_of(message, count_media or media_tokens)
+
+
+def _media_of(message: Message, count: Callable[[MediaPart], int]) -> int:
+    if not isinstance(message, ResultsMessage):
+        return 0
+    return sum(count(part) for result in message.results for part in result.media)
+
+
+def _text_tokens(message: Message) -> int:
     total = _PER_MESSAGE
     if isinstance(message, UserMessage):
         total += estimate_tokens(message.text)
@@ -436,18 +475,27 @@ def message_tokens(message: Message) -> int:
     else:
         total += estimate_tokens(message.note)
         total += sum(estimate_tokens(result.text) + _PER_MESSAGE for result in message.results)
-        total += sum(media_tokens(part) for result in message.results for part in result.media)
     return total
 
 
-def media_tokens(part: MediaPart) -> int:
-    """Estimates the tokens that providers count: a picture by its area after they shrink it, a document by its size,
-    which stands for its pages.
+def media_tokens(part: MediaPart, provider: str = "") -> int:
+    """Estimates what a provider counts for a part that is sent: a picture by OpenAI's tiles, by Google's, or by its
+    area, always after it is made smaller; a document by its size, which stands for its pages; a sound by its length.
     """
-    if part.media_type.startswith("image/"):
-        by_area = part.width * part.height // _PIXELS_PER_TOKEN + _PER_PICTURE
-        return min(_PER_ATTACHMENT, by_area) if part.width else _PER_ATTACHMENT
-    return max(_PER_ATTACHMENT, part.size // _BYTES_PER_MEDIA_TOKEN)
+    if part.media_type.startswith("audio/"):
+        return part.size // _BYTES_PER_SOUND_TOKEN.get(part.media_type, _BYTES_PER_PACKED_SOUND_TOKEN) + _PER_PICTURE
+    if not part.media_type.startswith("image/"):
+        return max(_PER_ATTACHMENT, part.size // _BYTES_PER_PAGE_TOKEN)
+    if not part.width:
+        return _PER_ATTACHMENT
+    smaller = min(1.0, MAX_SIDE / max(part.width, part.height))
+    width, height = part.width * smaller, part.height * smaller
+    if provider in _COUNT_BY_TILES:
+        smaller = min(1.0, 768 / min(width, height))
+        return _PER_PICTURE + _PER_TILE * ceil(width * smaller / 512) * ceil(height * smaller / 512)
+    if provider in _GOOGLE:
+        return max(_PER_PICTURE_OF_GOOGLE, _PER_TILE_OF_GOOGLE * ceil(width / 768) * ceil(height / 768))
+    return min(_PER_ATTACHMENT, int(width * height) // _PIXELS_PER_TOKEN + _PER_PICTURE)
 
 
 def _json(value: Any) -> str:

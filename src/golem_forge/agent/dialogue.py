@@ -21,7 +21,16 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from golem_forge.agent.budget import MIN_OUTPUT, Budget, Estimator, Meter, clamp_usage, cost_of, worst_cost
+from golem_forge.agent.budget import (
+    MIN_OUTPUT,
+    Budget,
+    Estimator,
+    Meter,
+    clamp_usage,
+    cost_of,
+    message_tokens,
+    worst_cost,
+)
 from golem_forge.agent.history import KEEP_LAST_ON_REQUEST, Compacted, History, compact
 from golem_forge.agent.model.interface import (
     RESPONSE_CUT,
@@ -48,6 +57,7 @@ from golem_forge.agent.model.interface import (
 from golem_forge.agent.run_result import RunInterrupted, unless_interrupted
 from golem_forge.agent.worker_scope import WorkerScope
 from golem_forge.config.run_block import Price
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import valid_unicode
@@ -55,8 +65,8 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.orchestrator.present import media_bytes
 
 _T = TypeVar("_T")
-_REFUSALS: Final = (400, 404, 413, 415, 422)
-"""HTTP status of an answer that says that the request itself cannot be."""
+_REFUSALS: Final = (0, 400, 404, 413, 415, 422)
+"""HTTP status of an answer that says that the request itself cannot be; 0: the provider's library says so."""
 ANSWER_WITHHELD: Final = "ANSWER_WITHHELD"
 """The code of a ModelError: the model answered, and gave nothing."""
 _SUMMARISE: Final = (
@@ -177,6 +187,7 @@ class Dialogue:
             max_output_tokens=self.model.max_output_tokens,
             attachment=self._attached,
             media=self._media,
+            media_tokens=self._media_tokens,
             schema_of=self.scope.model_tools.schema_of,
         )
         return with_bare_schemas(request) if self.model.name in self.bare_schemas else request
@@ -197,6 +208,9 @@ class Dialogue:
         self._sent_media.add((self.model.name, handle))
         path = self.scope.orchestrator
         return media_bytes(path.outputs, handle, path.worker)
+
+    def _media_tokens(self, part: MediaPart) -> int:
+        return 0 if (self.model.name, part.handle) in self._refused_media else self.model.media_tokens(part)
 
     async def _fitting(self, request: Request) -> Request:
         """Returns the request, or one with a compacted history if it is too long. An interrupt leaves the history
@@ -227,6 +241,7 @@ class Dialogue:
                 used=self._estimator.tokens(request),
                 summarise=summarise,
                 keep_output=self._keep_output,
+                count=partial(message_tokens, count_media=self._media_tokens),
                 **how,
             ),
         )
@@ -340,7 +355,7 @@ class Dialogue:
             completed = await ask_with_retries(self.model, request, show=show)
         except ModelError as error:
             new = self._sent_media - self._accepted_media
-            if not new or error.http_status not in _REFUSALS:
+            if not new or error.retryable or error.http_status not in _REFUSALS:
                 raise
             self._refused_media |= new
             try:

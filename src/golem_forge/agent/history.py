@@ -224,6 +224,7 @@ async def compact(
     keep_output: Callable[[str], str],
     keep: int = KEEP_LAST,
     force: bool = False,
+    count: Callable[[Message], int] = message_tokens,
 ) -> Compacted | None:
     """A smaller history, or None where nothing has to be done. First old pictures go (their handles stay), then old
     tool outputs become handles, then the oldest turns become one summary. The first input, the last messages and every
@@ -231,31 +232,32 @@ async def compact(
     ContextExceeded when what must be kept is still too large.
 
     `used`: tokens the next request would take. `keep_output` stores a text and gives its handle. `summarise` gets one
-    user message that holds the old turns as text. `force`: also where there is room left.
+    user message that holds the old turns as text. `force`: also where there is room left. `count`: the tokens of a
+    message, by the rule of the model.
     """
     if used <= limit * COMPACT_AT and not force:
         return None
     messages = _change_old_results(history, keep, _without_media)
-    after = used - _saved_tokens(history, messages)
+    after = used - _saved_tokens(history, messages, count)
     if force or after > limit * COMPACT_AT:
         messages = _change_old_results(messages, keep, lambda each: _with_handle(each, keep_output))
-        after = used - _saved_tokens(history, messages)
+        after = used - _saved_tokens(history, messages, count)
     if (force or after > limit * COMPACT_AT) and (old := _old_turns(messages, keep)):
         before_summary = messages
         transcript = _transcript(old.messages, int(limit * _SUMMARY_SHARE) * _BYTES_PER_TOKEN)
         text = (await summarise([UserMessage(text=transcript, kind="note")])).strip()
         summary = UserMessage(text=f"[Summary of {len(old.messages)} earlier messages]\n{text}", kind="summary")
         messages = [*messages[: old.start], summary, *old.unanswered, *messages[old.end :]]
-        if not text or _saved_tokens(before_summary, messages) <= 0:
+        if not text or _saved_tokens(before_summary, messages, count) <= 0:
             messages = before_summary  # a summary that is longer than what it stands for helps nobody
-        after = used - _saved_tokens(history, messages)
+        after = used - _saved_tokens(history, messages, count)
     if after > limit:
         raise ContextExceeded
     return Compacted(messages=messages, before=used, after=after) if messages != list(history) else None
 
 
-def _saved_tokens(before: Sequence[Message], after: Sequence[Message]) -> int:
-    return sum(map(message_tokens, before)) - sum(map(message_tokens, after))
+def _saved_tokens(before: Sequence[Message], after: Sequence[Message], count: Callable[[Message], int]) -> int:
+    return sum(map(count, before)) - sum(map(count, after))
 
 
 def _change_old_results(

@@ -20,12 +20,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.core.errors import ForgeError
+from golem_forge.agent.budget import cost_of, price_of
+from golem_forge.agent.model.interface import TokenUsage
+from golem_forge.config.run_block import RunSettings
+from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.json import compact_json, valid_unicode
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import (
     cost_text,
@@ -213,6 +217,58 @@ def listed_sessions(home: Path, *, everything: bool = False, limit: int = MAX_LI
     """`everything`: those in which no model was asked anything, too (single calls, starts that failed)."""
     index = SessionIndex(home)
     return (index.sessions(limit=limit) if everything else index.conversations(limit=limit))[::-1]
+
+
+def spent_by_worker(
+    journal: Path, root: tuple[str, str], settings: RunSettings
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Returns the usage by worker and model. A request without a known price then is priced as of now. `root`: name and
+    model of the root worker, for what no record names."""
+    names: dict[str, tuple[str, str]] = {}
+    spent: dict[tuple[str, str], dict[str, Any]] = {}
+    for event in replay(journal):
+        wire = event.wire
+        if event.type == "workerUpdate":
+            names[str(wire.get("workerId"))] = (str(wire.get("name", "")), str(wire.get("model", "")))
+        elif event.type == "usageUpdated":
+            who = names.get(str(wire.get("workerId")), root)
+            one = spent.setdefault(who, {"input": 0, "cached": 0, "output": 0, "cost": 0.0})
+            for name in ("input", "cached", "output"):
+                one[name] += wire.get(name) or 0
+            price = price_of(who[1], settings.models, settings.pricing)
+            counted = {name: wire.get(name) or 0 for name in ("input", "output", "cached")}
+            cost = wire.get("cost") if wire.get("cost") is not None else cost_of(TokenUsage(**counted), price)
+            one["cost"] = None if cost is None or one["cost"] is None else one["cost"] + cost
+            one["prices"] = price.source if price is not None else ""
+    return spent
+
+
+def priced_sessions(
+    home: Path, sessions: Sequence[SessionSummary], settings: Callable[[], RunSettings]
+) -> list[SessionSummary]:
+    """The same sessions; one whose cost was not known has it if its prices are known by now. `settings` is asked only
+    where such a one is listed."""
+    waiting = [each for each in sessions if each.cost is None and each.talked and each.model]
+    if all(each.model.startswith("scripted:") for each in waiting):
+        return list(sessions)
+    try:
+        known = settings()
+    except ConfigError:  # a list needs no configuration
+        return list(sessions)
+    return [_priced(home, each, known) if each in waiting else each for each in sessions]
+
+
+def _priced(home: Path, session: SessionSummary, settings: RunSettings) -> SessionSummary:
+    if price_of(session.model, settings.models, settings.pricing) is None:
+        return session
+    try:
+        spent = spent_by_worker(journal_path(home, session.id), (session.worker, session.model), settings).values()
+    except (OSError, ForgeError):  # it was deleted meanwhile
+        return session
+    if not spent or any(one["cost"] is None for one in spent):
+        return session
+    prices = ", ".join(sorted({one["prices"] for one in spent} - {""}))
+    return replace(session, cost=sum(one["cost"] for one in spent), prices=prices)
 
 
 def session_state(home: Path, session: SessionSummary) -> str:

@@ -94,6 +94,8 @@ class Resumed:
     """Names of the deferred tools that the root worker had loaded."""
     usage: Meter
     """The usage of all requests of the session so far."""
+    unpriced: Sequence[tuple[str, TokenUsage]]
+    """Model and usage of each request whose price was not known."""
     calls: int
     """How many calls its models made."""
     call_ids: frozenset[str]
@@ -206,6 +208,7 @@ def resume(
             approvals=past.approvals.approvals(),
             loaded=loaded_tools(past.loaded.values(), facts.worker_id),
             usage=past.usage,
+            unpriced=[(model or facts.model, usage) for model, usage in past.unpriced],
             calls=sum(past.by_model.values()) - len(past.open_calls(open_turn)),
             call_ids=frozenset(asked | past.by_model.keys()),
             turns=past.turns.get(facts.worker_id, 0),
@@ -230,6 +233,9 @@ class _RecordedPast:
         """Worker id → its last record of loaded tools."""
         self.plans: dict[str, list[dict[str, str]]] = {}
         self.usage = Meter()
+        self.unpriced: list[tuple[str, TokenUsage]] = []
+        self._models: dict[Any, str] = {}
+        """Worker id → the model that answers now."""
         self.turns: Counter[str] = Counter()
         """By the id of the worker that they were for."""
         self.by_model: dict[str, bool] = {}
@@ -262,10 +268,14 @@ class _RecordedPast:
         elif kind == "event":
             if whole.get("event") == "usageUpdated":
                 data = whole["data"]
-                counts = {key: data.get(key, 0) for key in ("input", "output", "cached")}
-                self.usage.add(TokenUsage(**counts), data.get("cost"))
+                usage = TokenUsage(**{key: data.get(key, 0) for key in ("input", "output", "cached")})
+                self.usage.add(usage, data.get("cost"))
+                if data.get("cost") is None:
+                    self.unpriced.append((self._models.get(whole.get("workerId"), ""), usage))
                 sums = data.get("session")
                 self.usage.prices = str(sums.get("prices", "")) if isinstance(sums, dict) else ""
+            elif whole.get("event") == "workerUpdate":
+                self._models[whole.get("workerId")] = str(whole["data"].get("model", ""))
             elif whole.get("event") == "message" and whole["data"].get("message", {}).get("role") == "user":
                 self.turns[str(whole.get("workerId"))] += 1
         else:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.agent.attachments import OfferedFile, ReceivedFile, check_attachments, check_count
+from golem_forge.agent.budget import cost_of, price_of
 from golem_forge.agent.delegation import new_worker_manager
 from golem_forge.agent.files.roster import Roster, check_preflight
 from golem_forge.agent.files.worker import Worker
@@ -178,7 +179,10 @@ async def _start_root(
     worker_id = resumed.worker_id if resumed else new_id()
     history = History(session_state.journal, worker_id, resumed.history if resumed else ())
     if resumed is not None:  # what was spent is shown, and no id comes twice
-        spent = resumed.usage
+        spent, settings = resumed.usage, session_state.program.run
+        if resumed.unpriced:  # somebody may have written the price since then
+            prices = {name: price_of(name, settings.models, settings.pricing) for name, _ in resumed.unpriced}
+            spent.price_later([cost_of(usage, prices[name]) for name, usage in resumed.unpriced])
         manager.meter.restore(spent.usage, spent.requests, spent.cost, spent.prices)
         session_state.call_ids |= resumed.call_ids
         session_state.turn = resumed.turns
@@ -191,7 +195,8 @@ async def _start_root(
         model_later=not asked.needs_model,
     )
     if resumed is not None:
-        run.budget.restore(spent.usage, spent.requests, resumed.calls, spent.cost)  # the worker's own limits count too
+        # The worker's own limits count too.
+        run.budget.restore(spent.usage, spent.requests, resumed.calls, spent.known_cost)
         resumed.restore_into(session_state, lambda worker, tool: _current_definition(run, worker, tool))
         run.scope.model_tools.restore(resumed.loaded)
         notices += [resumed.warning] if resumed.warning else []

@@ -25,6 +25,7 @@ from golem_forge.agent.recorded_sessions import (
     export_session,
     format_of,
     listed_sessions,
+    priced_sessions,
     rename_session,
     replay,
     session_row,
@@ -34,8 +35,10 @@ from golem_forge.agent.recorded_sessions import (
     session_titles,
 )
 from golem_forge.agent.session_state import known_secrets
+from golem_forge.agent.trust import trust_store
 from golem_forge.cli.command import DENIED, FAILED, NOT_FOUND, fail, print_error, print_json, read_args
-from golem_forge.config.program import program_root
+from golem_forge.config.program import load_program, program_root
+from golem_forge.config.run_block import RunSettings
 from golem_forge.core.decisions import AnsweredBy, Status
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.text import columns, escape_control_chars, nearest_remark, one_line, shorten, shorten_prose
@@ -108,7 +111,8 @@ def run_list(words: list[str]) -> int:
     if home is not None:
         titles = session_titles(home)
         sessions = listed_sessions(home, everything=asked.all, limit=max(asked.limit, 0))
-        found = [(each, session_state(home, each)) for each in sessions]
+        priced = priced_sessions(home, sessions, _settings_here)
+        found = [(each, session_state(home, each)) for each in priced]
     if asked.json:
         print_json([_session_json(session, state, session_title(session, titles)) for session, state in found])
     elif found:
@@ -119,6 +123,11 @@ def run_list(words: list[str]) -> int:
         nothing = "no session yet." if asked.all else "no conversation yet; `--all` lists single calls too."
         print_error("sessions", nothing)
     return 0
+
+
+def _settings_here() -> RunSettings:
+    home = forge_home()
+    return load_program(Path.cwd(), home, trusted=trust_store(home).trusted).run
 
 
 def _session_json(session: SessionSummary, state: str, title: str) -> dict[str, Any]:

@@ -1,4 +1,5 @@
 """Pictures: their type and size, read from the few bytes of the header, and making one smaller on its way to a model.
+Of sounds and PDFs the type alone.
 
 `fit_picture` returns (bytes, media type) as they are while they fit, else made smaller, or None where a part is too
 large to be sent; its line of text stands for it then. The same bytes give the same result, so the beginning of a
@@ -42,6 +43,21 @@ def picture_type(data: bytes) -> str:
     return kind if image_size(data) != (0, 0) else ""
 
 
+def file_type(data: bytes) -> str:
+    """The media type of a picture, sound or PDF by its first bytes; empty: they do not say."""
+    if kind := picture_type(data):
+        return kind
+    if data[:4] == b"RIFF":
+        return "audio/wav" if data[8:12] == b"WAVE" else ""
+    return next((kind for magics, kind in _OTHER_TYPES.items() if data.startswith(magics)), "")
+
+
+_OTHER_TYPES: Final[dict[tuple[bytes, ...], str]] = {
+    (b"%PDF-",): "application/pdf",
+    (b"ID3\x02", b"ID3\x03", b"ID3\x04", b"\xff\xfa", b"\xff\xfb", b"\xff\xf2", b"\xff\xf3"): "audio/mpeg",
+    (b"OggS\x00",): "audio/ogg",
+    (b"fLaC\x00", b"fLaC\x80"): "audio/flac",
+}
 _TYPES: Final = {b"\x89PNG": "image/png", b"GIF8": "image/gif", b"\xff\xd8": "image/jpeg", b"RIFF": "image/webp"}
 
 

@@ -41,7 +41,7 @@ from typing import Any, Final, Protocol
 from golem_forge.core.calls import MediaPart, Outcome, ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed, error_name
-from golem_forge.core.images import image_size, picture_type
+from golem_forge.core.images import file_type, image_size
 from golem_forge.core.json import safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
@@ -60,6 +60,12 @@ MAX_PARTS: Final = 20
 """Maximum number of stored parts (pictures and other media) of one result."""
 _MEDIA_TYPE: Final = regex(r"[a-z]{1,20}/[a-z0-9!#$&^_.+-]{1,80}")
 _UNKNOWN_TYPE: Final = "application/octet-stream"
+_USUAL_TYPES: Final = {"audio/mp3": "audio/mpeg", "audio/wave": "audio/wav", "audio/x-wav": "audio/wav"} | {
+    "audio/x-aiff": "audio/aiff",
+    "audio/x-flac": "audio/flac",
+    "image/jpg": "image/jpeg",
+}
+"""Other names of a type → the one that providers and their libraries know."""
 
 
 def keep_media(result: ToolResult, outputs: OutputStore, worker: str) -> tuple[MediaPart, ...]:
@@ -96,7 +102,8 @@ def _bytes_in(block: Any) -> tuple[str, bytes] | None:
     except (binascii.Error, ValueError):
         return None
     plain = said.partition(";")[0].strip().lower() if isinstance(said, str) else ""
-    return picture_type(data) or (plain if _MEDIA_TYPE.fullmatch(plain) else _UNKNOWN_TYPE), data
+    plain = _USUAL_TYPES.get(plain, plain)
+    return file_type(data) or (plain if _MEDIA_TYPE.fullmatch(plain) else _UNKNOWN_TYPE), data
 
 
 def media_bytes(outputs: OutputStore, handle: str, worker: str) -> bytes | None:

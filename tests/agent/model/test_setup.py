@@ -14,6 +14,7 @@ from golem_forge.agent.model import setup
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.selection import ModelKeys, open_model, usable_key
 from golem_forge.config.run_block import ProviderSettings
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.events.redaction import Redactor
@@ -162,6 +163,8 @@ def test_a_server_says_what_its_model_can_do(wire: Any, provider: str, facts: An
         settings = {provider: ProviderSettings(base_url=server.base_url(provider))}
         model: Any = open_model(f"{provider}:x", settings=settings, environ={}, script_root=Path("/nowhere"))
         assert (model.context_window, model.takes_in_results("image/png"), model.calls_natively) == expected
+        shown = MediaPart(handle="out_1", media_type="image/png", size=9, width=64, height=48)
+        assert bool(model.media_tokens(shown)) == expected[1], "a picture that is not sent counts nothing"
 
 
 @pytest.mark.parametrize(

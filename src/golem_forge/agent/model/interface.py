@@ -193,6 +193,8 @@ class Request:
     """(digest) → bytes of an attachment in `messages`; None where there are none."""
     media: Callable[[str], bytes | None] | None = None
     """(handle) → bytes of a picture, sound or file in a result; None: it is no longer there."""
+    media_tokens: Callable[[MediaPart], int] | None = None
+    """What the model counts for one; None: the rule of most providers."""
     schema_of: Callable[[str], Mapping[str, Any]] | None = None
     """(name) → the schema of what a model may call though it is not in `tools`, or not by that spelling; {}: nothing.
     For layers that read arguments themselves."""
@@ -337,6 +339,10 @@ class Model(Protocol):
         """Whether an attachment of this type can be sent. What it takes of results is the model's own business."""
         ...
 
+    def media_tokens(self, part: MediaPart) -> int:
+        """Estimates what a picture, sound or file in a result adds to a request; 0: only its line of text is sent."""
+        ...
+
     def stream(self, request: Request) -> AsyncIterator[ModelEvent]: ...
 
     async def aclose(self) -> None: ...
@@ -366,6 +372,9 @@ class WrappedModel:
 
     def takes(self, media_type: str) -> bool:
         return self.inner.takes(media_type)
+
+    def media_tokens(self, part: MediaPart) -> int:
+        return self.inner.media_tokens(part)
 
     async def aclose(self) -> None:
         await self.inner.aclose()

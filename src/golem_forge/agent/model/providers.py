@@ -28,13 +28,13 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import ModelRequestParameters, StreamedResponse, infer_model
-from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.profiles import ModelProfile, merge_profile
 from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 
-from golem_forge.agent.budget import estimate_request, estimate_tokens
+from golem_forge.agent.budget import estimate_request, estimate_tokens, media_tokens
 from golem_forge.agent.model.interface import (
     SCHEMA_REFUSED,
     AssistantMessage,
@@ -118,12 +118,25 @@ def open_provider(
 
 def _their_model(provider: str, name: str, base_url: str, key: str, http: httpx2.AsyncClient) -> TheirModel:
     made = _their_provider(provider, base_url, key, http)
+    profile = _PROFILE
+    if provider in _MAX_TOKENS and not _reasons_as_openai(name):
+        from pydantic_ai.profiles.openai import OpenAIModelProfile
+
+        profile = merge_profile(_PROFILE, OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False))
     if provider in _PLAIN_CHAT:  # Chat Completions: the format that everybody who says OpenAI-compatible means
         from pydantic_ai.models.openai import OpenAIChatModel
 
-        return OpenAIChatModel(name, provider=made, profile=_PROFILE)
+        return OpenAIChatModel(name, provider=made, profile=profile)
     kind: Any = type(infer_model(f"{provider}:{name}", provider_factory=lambda _: made))
-    return cast(TheirModel, kind(name, provider=made, profile=_PROFILE))
+    return cast(TheirModel, kind(name, provider=made, profile=profile))
+
+
+def _reasons_as_openai(name: str) -> bool:
+    """OpenAI's own reasoning models, which a gateway may serve: they refuse `max_tokens`."""
+    from pydantic_ai.profiles.openai import openai_model_profile
+
+    profile: Any = openai_model_profile(name.rpartition("/")[2])
+    return bool(profile.get("openai_supports_reasoning"))
 
 
 _ACCOUNTS: Final = {
@@ -135,6 +148,11 @@ _ACCOUNTS: Final = {
 """Advice for providers whose library finds no account."""
 _PLAIN_CHAT: Final = ("openai-compatible", "groq", "huggingface", "xai")
 """The last three have libraries of their own, too; their servers speak this format as well, which needs none."""
+_MAX_TOKENS: Final = (*OWN_SERVERS, "deepseek", "huggingface", "together", "zai")
+"""Their limit of an answer is `max_tokens`. Ollama and llama-cpp-python pass over `max_completion_tokens` in silence:
+the answer of a small model would have no end."""
+_SAYS_EFFORT: Final = (*OWN_SERVERS, *_PLAIN_CHAT, "cerebras")
+"""Their wire has `reasoning_effort`, which the library sends only if it is said by that name."""
 
 
 def _their_provider(provider: str, base_url: str, key: str, http: httpx2.AsyncClient) -> Any:
@@ -200,7 +218,7 @@ _SETTING_NAMES: Final = {
 """Ours → the library's, which has the name of each provider for it."""
 _SAMPLING: Final = ("temperature", "top_p")
 _THINKING_BUDGETS: Final = {"low": 2_048, "medium": 8_192, "high": 16_384}
-"""Tokens, of models of Anthropic that know no effort but a budget, which is part of the output."""
+"""Tokens, of models of Anthropic and Cohere that know no effort but a budget, which is part of the output."""
 _LEAST_THINKING: Final = 1_024
 
 
@@ -269,7 +287,7 @@ class PydanticAIModel:
         if self._provider in _LOCAL:
             return _SMALL_OUTPUT
         if self._provider != "anthropic":
-            return _DEFAULT_OUTPUT if self._provider in _LARGE_OUTPUT else _OTHER_OUTPUT
+            return _DEFAULT_OUTPUT if self._provider in _LARGE_OUTPUT else _OTHER_OUTPUT + self._thinking_budget
         known: Any = self._inner.profile.get("anthropic_max_output_tokens")
         return min(known, _DEFAULT_OUTPUT + self._thinking_budget) if isinstance(known, int) else _SMALL_OUTPUT
 
@@ -277,7 +295,8 @@ class PydanticAIModel:
     def _thinking_budget(self) -> int:
         """0: the model knows efforts, or none was said."""
         profile: Any = self._inner.profile
-        if self._provider != "anthropic" or profile.get("anthropic_supports_adaptive_thinking", False):
+        claude = self._provider == "anthropic" or profile.get("bedrock_thinking_variant") == "anthropic"
+        if profile.get(f"{self._provider}_supports_adaptive_thinking") or not (claude or self._provider == "cohere"):
             return 0
         return _THINKING_BUDGETS.get(self._generation.effort or "", 0)
 
@@ -291,8 +310,15 @@ class PydanticAIModel:
 
     def takes_in_results(self, media_type: str) -> bool:
         """Whether the model accepts this media type in tool results; only types that it is known to accept."""
-        sees = ("image",) if self.facts.sees and self._media is None else self._media
-        return result_takes(self._provider, media_type, sees)
+        kinds = self._media
+        if kinds is None and self.facts.sees:
+            kinds = ("image",)
+        elif kinds is None and self._provider == "bedrock" and _SEES_ON_BEDROCK.search(self.name):
+            kinds = ("image", "pdf")
+        return result_takes(self._provider, media_type, kinds)
+
+    def media_tokens(self, part: MediaPart) -> int:
+        return media_tokens(part, self._provider) if self.takes_in_results(part.media_type) else 0
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -358,12 +384,15 @@ class PydanticAIModel:
         elif self._provider == "anthropic":  # the API requires a number; others have their own maximum
             settings["max_tokens"] = self.max_output_tokens
         effort = self._generation.effort
-        if effort is not None and self._provider in (*OWN_SERVERS, *_PLAIN_CHAT):
+        if effort is not None and self._provider in _SAYS_EFFORT:
             settings["openai_reasoning_effort"] = effort
-        if budget := min(self._thinking_budget, settings.get("max_tokens", 0) // 2):
+        if (budget := min(self._thinking_budget, settings.get("max_tokens", 0) // 2)) and self._provider != "cohere":
             del settings["thinking"]
-            if budget >= _LEAST_THINKING:
-                settings["anthropic_thinking"] = {"type": "enabled", "budget_tokens": budget}
+            thinking = {"type": "enabled", "budget_tokens": budget}
+            if budget >= _LEAST_THINKING and self._provider == "anthropic":
+                settings["anthropic_thinking"] = thinking
+            elif budget >= _LEAST_THINKING:
+                settings["bedrock_additional_model_requests_fields"] = {"thinking": thinking}
         if self._provider == "openai":
             settings["openai_store"] = False  # the history is ours; the provider need not keep a second one
         return cast(ModelSettings, settings)
@@ -662,8 +691,11 @@ _TAKEN: Final[dict[str, tuple[str, ...]]] = {
     "google-cloud": (*_IMAGES, *_PDF, "audio/", "video/"),
 }
 """Media types of attachments; one that ends in `/` stands for all of its kind. Others are sent pictures."""
-_KINDS: Final = {"image": _IMAGES, "pdf": _PDF, "audio": ("audio/wav", "audio/mpeg", "audio/mp3", "audio/x-wav")}
+_KINDS: Final = {"image": _IMAGES, "pdf": _PDF, "audio": ("audio/wav", "audio/mpeg")}
 """The values of `models.<provider>.media`."""
+_MORE_SOUNDS: Final = ("audio/ogg", "audio/flac", "audio/aac", "audio/aiff")
+"""Google's models take these, too."""
+_SEES_ON_BEDROCK: Final = regex(r"claude|nova-(?!micro)")
 _KNOWN_TO_SEE: Final = {
     "anthropic": ("image", "pdf"),
     "openai": ("image", "pdf"),
@@ -678,7 +710,8 @@ _KNOWN_TO_SEE: Final = {
 def result_takes(provider: str, media_type: str, said: tuple[str, ...] | None) -> bool:
     """`said`: `models.<provider>.media`, which wins."""
     kinds = _KNOWN_TO_SEE.get(provider, ()) if said is None else said
-    return any(media_type in _KINDS[kind] for kind in kinds)
+    more = _MORE_SOUNDS if provider in ("google", "google-cloud") and "audio" in kinds else ()
+    return media_type in more or any(media_type in _KINDS[kind] for kind in kinds)
 
 
 _TEXT: Final = ("application/json", "application/xml", "application/yaml", "application/toml", "application/javascript")

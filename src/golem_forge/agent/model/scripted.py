@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
-from golem_forge.agent.budget import estimate_request, estimate_tokens
+from golem_forge.agent.budget import estimate_request, estimate_tokens, media_tokens
 from golem_forge.agent.files.worker_file import read_inside
 from golem_forge.agent.model.interface import (
     AssistantMessage,
@@ -49,6 +49,7 @@ from golem_forge.agent.model.interface import (
 from golem_forge.config import schema
 from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, one_of, refuse
 from golem_forge.config.yaml_file import YamlPath, parse_yaml, read_bytes
+from golem_forge.core.calls import MediaPart
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import clip, nearest_hint
@@ -114,6 +115,9 @@ class ScriptedModel:
 
     def takes(self, media_type: str) -> bool:
         return True
+
+    def media_tokens(self, part: MediaPart) -> int:
+        return media_tokens(part)
 
     async def aclose(self) -> None:
         """Does nothing."""

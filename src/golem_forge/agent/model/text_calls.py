@@ -61,12 +61,15 @@ _DECIDED_BY: Final = 1_000
 _NAMES: Final = ("name", "tool", "tool_name", "function", "function_name")
 _ARGUMENTS: Final = ("arguments", "parameters", "args", "input")
 _BESIDE: Final = frozenset(("id", "type"))
-_TAGS: Final = ("tool_call", "tool_calls", "function_call", "toolcall", "tools", "tool")
+_TAGS: Final = (
+    *("tool_call", "tool_calls", "toolcall", "tools", "tool", "tool_use", "tool_code", "call", "invoke", "action"),
+    *("function_call", "function_calls", "functioncall", "functions", "function"),
+)
 _MARKS: Final = ("<|tool_call|>", "<|python_tag|>", "[TOOL_CALLS]")
 _ANY_TAG: Final = "|".join(_TAGS)
 _ANY_MARK: Final = "|".join(map(re.escape, _MARKS))
 _OPEN_TAG: Final = regex(rf"(?:<(?:{_ANY_TAG})>|<function=([\w.-]{{1,200}})>|{_ANY_MARK})\s*")
-_CLOSE_TAG: Final = regex(rf"\s*(?:</(?:{_ANY_TAG}|function)>|<\|/?tool_call\|>|<\|eom_id\|>)")
+_CLOSE_TAG: Final = regex(rf"\s*(?:</(?:{_ANY_TAG})>|<\|/?tool_call\|>|<\|eom_id\|>)")
 _OPENINGS: Final = (*(f"<{tag}>" for tag in _TAGS), *_MARKS)
 _OPENING_FUNCTION: Final = regex(r"<(?:f(?:u(?:n(?:c(?:t(?:i(?:o(?:n(?:=[\w.-]{0,200})?)?)?)?)?)?)?)?)?\Z")
 _OPENING_FENCE: Final = regex(r"(?:[`~]{1,2}|[`~]{3,16}[ \t]*[\w+-]{0,30}[ \t\r]*)\Z")
@@ -158,9 +161,9 @@ def _call(value: Any) -> tuple[str, Any]:
     if len(names) != 1 or len(given) != 1 or not value.keys() <= {names[0], given[0], *_BESIDE}:
         raise _NoCall
     name, args = value[names[0]], value[given[0]]
-    if not isinstance(name, str) or not isinstance(args, (dict, str)):
+    if not isinstance(name, str) or not isinstance(args, (dict, str, type(None))):
         raise _NoCall
-    return name, args
+    return name, {} if args is None else args
 
 
 def _refuse(constant: str) -> Any:

@@ -26,6 +26,7 @@ from golem_forge.agent.in_force import (
 )
 from golem_forge.agent.recorded_sessions import (
     listed_sessions,
+    priced_sessions,
     session_row,
     session_state,
     session_table,
@@ -180,6 +181,7 @@ def format_usage(sums: dict[str, Any]) -> str:
 async def sessions_command(call: Invocation) -> str:
     """Off the loop: the index may have journals to read."""
     home, root, here = call.host.home.path, call.host.program.root, call.host.session_id
+    settings = call.host.program.run
 
     def rows() -> list[tuple[str, ...]]:
         titles = session_titles(home)
@@ -187,7 +189,7 @@ async def sessions_command(call: Invocation) -> str:
             session_row(
                 each, "this one" if each.id == here else session_state(home, each), root, session_title(each, titles)
             )
-            for each in listed_sessions(home)
+            for each in priced_sessions(home, listed_sessions(home), lambda: settings)
         ]
 
     found = await run_in_thread(rows)

@@ -19,10 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.agent.budget import cost_of, price_of
 from golem_forge.agent.history import RewindPoint
 from golem_forge.agent.in_force import format_value
-from golem_forge.agent.model.interface import TokenUsage
 from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, models_with_a_key
 from golem_forge.agent.recorded_sessions import (
     export_session,
@@ -31,6 +29,7 @@ from golem_forge.agent.recorded_sessions import (
     replay,
     session_title,
     session_titles,
+    spent_by_worker,
 )
 from golem_forge.agent.session_changes import (
     NOTHING_CHANGED,
@@ -317,7 +316,8 @@ async def cost_command(call: Invocation) -> str:
     spent: dict[tuple[str, str], dict[str, Any]] = {}
     if (journal := host.journal) is not None:
         journal.flush()
-        spent = await run_in_thread(lambda: _spent(host, journal.path))
+        root, settings = (host.worker.name, host.model_name), host.program.run
+        spent = await run_in_thread(lambda: spent_by_worker(journal.path, root, settings))
     sums = host.meter.sums()
     if not spent and not sums["input"] and not sums["output"]:
         return "No model was asked anything yet."
@@ -327,28 +327,6 @@ async def cost_command(call: Invocation) -> str:
     total = ("total", "", *_amounts(sums))
     table = columns([("WORKER", "MODEL", "INPUT", "CACHED", "OUTPUT", "COST"), *rows, total])
     return f"{table}\n{about}" if (about := _about_prices(spent.values(), sums)) else table
-
-
-def _spent(host: SlashHost, journal: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """Returns the usage by worker and model. A request without a known price then is priced as of now."""
-    settings = host.program.run
-    names: dict[str, tuple[str, str]] = {}
-    spent: dict[tuple[str, str], dict[str, Any]] = {}
-    for event in replay(journal):
-        wire = event.wire
-        if event.type == "workerUpdate":
-            names[str(wire.get("workerId"))] = (str(wire.get("name", "")), str(wire.get("model", "")))
-        elif event.type == "usageUpdated":
-            who = names.get(str(wire.get("workerId")), (host.worker.name, host.model_name))
-            one = spent.setdefault(who, {"input": 0, "cached": 0, "output": 0, "cost": 0.0})
-            for name in ("input", "cached", "output"):
-                one[name] += wire.get(name) or 0
-            price = price_of(who[1], settings.models, settings.pricing)
-            counted = {name: wire.get(name) or 0 for name in ("input", "output", "cached")}
-            cost = wire.get("cost") if wire.get("cost") is not None else cost_of(TokenUsage(**counted), price)
-            one["cost"] = None if cost is None or one["cost"] is None else one["cost"] + cost
-            one["prices"] = price.source if price is not None else ""
-    return spent
 
 
 def _amounts(one: dict[str, Any]) -> tuple[str, str, str, str]:

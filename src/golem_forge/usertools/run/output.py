@@ -26,7 +26,7 @@ from typing import Any, Final
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.core.images import picture_type
+from golem_forge.core.images import file_type
 from golem_forge.core.json import NotJson, as_json, strict_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.results import ToolResult, block_text
@@ -132,19 +132,17 @@ def _finish(ran: FinishedRun, ctx: ToolContext) -> ToolCompletion:
     )
 
 
-_MEDIA_BEGINS: Final = (b"\x89PNG", b"GIF8", b"\xff\xd8", b"RIFF", b"%PDF-")
+_MEDIA_BEGINS: Final = (b"\x89PNG", b"GIF8", b"\xff", b"RIFF", b"%PDF-", b"ID3", b"OggS", b"fLaC")
 
 
 def _media_printed(out: Capture) -> tuple[dict[str, Any], ...]:
     is_media = out.size <= CONTENT_LIMIT and out.read(0, 8).startswith(_MEDIA_BEGINS)
     data = out.read() if is_media else b""
     written = b64encode(data).decode()
-    if kind := picture_type(data):
-        return ({"type": "image", "data": written, "mimeType": kind},)
-    if data.startswith(b"%PDF-"):
-        held = {"uri": "stdout.pdf", "mimeType": "application/pdf", "blob": written}
-        return ({"type": "resource", "resource": held},)
-    return ()
+    kind = file_type(data)
+    if kind == "application/pdf":
+        return ({"type": "resource", "resource": {"uri": "stdout.pdf", "mimeType": kind, "blob": written}},)
+    return ({"type": kind.partition("/")[0], "data": written, "mimeType": kind},) if kind else ()
 
 
 def shell_exit_code(ending: ExitStatus) -> int | None:

@@ -25,6 +25,7 @@ from golem_forge.agent.recorded_sessions import (
     MEDIA_TYPES,
     delete_session,
     export_session,
+    priced_sessions,
     rename_session,
     replay,
     session_title,
@@ -33,6 +34,8 @@ from golem_forge.agent.recorded_sessions import (
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_plan import read_program
 from golem_forge.agent.trust import trust_store
+from golem_forge.config.program import load_program
+from golem_forge.config.run_block import RunSettings
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.text import display_path
 from golem_forge.events.index import SessionIndex, SessionSummary
@@ -351,8 +354,14 @@ def _list_rows(home: Path, here: set[str], query: SessionsQuery) -> tuple[list[S
     most = _MAX_SEARCHED if words else query.limit + 1
     found = index.sessions(limit=most) if query.everything else index.conversations(limit=most)
     fitting = [session for session in found if _matches(session, words, titles)]
-    rows = [_row_of_summary(session, _state(home, session.id, here), titles) for session in fitting[: query.limit]]
+    shown = priced_sessions(home, fitting[: query.limit], lambda: _own_settings(home))
+    rows = [_row_of_summary(session, _state(home, session.id, here), titles) for session in shown]
     return rows, len(fitting) > query.limit
+
+
+def _own_settings(home: Path) -> RunSettings:
+    """The person's own; no project is read."""
+    return load_program(home, ForgeHome(home), trusted=lambda root: False).run
 
 
 def _state(home: Path, session_id: str, here: Iterable[str]) -> SessionStatus:
