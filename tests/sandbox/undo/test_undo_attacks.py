@@ -164,17 +164,14 @@ def test_forge_undo_takes_back_a_call_that_made_an_odd_name(root: Path, commands
 def test_forge_undo_takes_back_a_call_whose_forge_was_killed(root: Path, project: Project, commands: Commands) -> None:
     commands.contained(root, "true")
     [journal] = (project.home / "sessions").glob("*.jsonl")
-    script = f"""
-        import os
-        from pathlib import Path
-        from tests.sandbox.undo.tree import Project
-        root = Path({str(root)!r})
-        Project(root, Path({str(project.home)!r}), session={journal.stem!r}).begin(1)
+
+    def work() -> None:
+        Project(root, project.home, session=journal.stem).begin(1)
         (root / "src/b.py").unlink()
         (root / "made").write_text("x")
-        os.kill(os.getpid(), 9)
-    """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, cwd=TESTS)
+        die()
+
+    assert is_killed(work)
     said = commands.forge(root, "changes")
     assert "deleted  /workspace/src/b.py" in said
     assert said.count("created ") == 1  # /workspace/made, and by no other name
