@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from golem_forge import Caller, Outcome, Session, open_session, tool
-from golem_forge.events.journal_reader import read, verify
+from golem_forge.events.journal_records import read, verify
 from golem_forge.policy.request import ApprovalRequest
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.approval_prompt import ask_on_terminal, can_ask

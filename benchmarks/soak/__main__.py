@@ -37,7 +37,7 @@ from tests.team.postgres import programs
 
 from benchmarks.soak.ledger import Ledger
 from benchmarks.soak.machine import ROOT, Faults, Machine
-from golem_forge.events.journal_reader import scan
+from golem_forge.events.journal_records import scan
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.rows import ENDED
 from golem_forge.team.store import Store

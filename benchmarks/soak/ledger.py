@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from benchmarks.soak.sessions import Played
-from golem_forge.events.journal_reader import CallRecords
+from golem_forge.events.journal_records import CallRecords
 
 _IN_COMMAND: Final = re.compile(r"mark\.py (\S+)")
 

@@ -15,6 +15,7 @@ MOVED: Final = {
     "golem_forge.config.home": "golem_forge.storage.home",
     "golem_forge.config.mcp.spec": "golem_forge.config.mcp_spec",
     "golem_forge.core.finished": "golem_forge.core.calls",
+    "golem_forge.events.journal_reader": "golem_forge.events.journal_records",
     "golem_forge.events.wire": "golem_forge.events.model",
     "golem_forge.mcp.client.definitions.definition": "golem_forge.mcp.client.model",
     "golem_forge.mcp.client.definitions.manifest_cache": "golem_forge.mcp.client.manifest",

@@ -19,7 +19,7 @@ from golem_forge import ToolResult, tool
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.journal_files import journal_path
-from golem_forge.events.journal_reader import CallRecord, CallRecords, read
+from golem_forge.events.journal_records import CallRecord, CallRecords, read
 from golem_forge.tools.context import ProgramCalls
 from golem_forge.toolsets.tool_search import definition_tokens
 

@@ -15,7 +15,7 @@ from tests.deadlines import PATIENCE
 from golem_forge import ToolResult, tool
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.events.journal_reader import read
+from golem_forge.events.journal_records import read
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.usertools.kept_program import with_parameters
 

@@ -21,7 +21,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalError
-from golem_forge.events.journal_reader import MAX_RECORD_BYTES, PART_CHARS, join_records, read, split_record, verify
+from golem_forge.events.journal_records import MAX_RECORD_BYTES, PART_CHARS, join_records, read, split_record, verify
 from golem_forge.events.redaction import Redactor
 
 ATTACHED = Attachment(name="a.png", media_type="image/png", size=3, digest="ab" * 32)

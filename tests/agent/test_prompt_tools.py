@@ -19,7 +19,7 @@ from golem_forge.agent.session import open_session
 from golem_forge.agent.session_plan import BUILT_IN_WORKER
 from golem_forge.agent.trust import trust_store
 from golem_forge.core.calls import Caller
-from golem_forge.events.journal_reader import read
+from golem_forge.events.journal_records import read
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.tool_search import RARE

@@ -37,7 +37,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import JournalDamaged, SessionAmbiguous, SessionInUse, SessionNotFound
-from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.journal_records import events_after, read, verify
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.orchestrator import Orchestrator

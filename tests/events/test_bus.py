@@ -13,7 +13,7 @@ import pytest
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import Disconnected, EventBus, create_ui_event_bus
 from golem_forge.events.journal import CallStart, Journal
-from golem_forge.events.journal_reader import events_after, read, verify
+from golem_forge.events.journal_records import events_after, read, verify
 from golem_forge.events.model import StatusEvent, ToolStarted
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.serialization import Event

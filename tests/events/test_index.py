@@ -14,7 +14,7 @@ import pytest
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import CallStart, Journal, reopen
 from golem_forge.events.journal_files import anchor_path, is_locked
-from golem_forge.events.journal_reader import verify
+from golem_forge.events.journal_records import verify
 
 from .journals import ALLOWED, ASKED, small_session
 

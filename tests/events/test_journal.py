@@ -18,7 +18,7 @@ from tests.deadlines import PATIENCE
 
 from golem_forge.events.journal import CallStart, Journal
 from golem_forge.events.journal_files import JournalError, SessionExists, SessionInUse, SessionNotFound, open_locked
-from golem_forge.events.journal_reader import MAX_VALUE_BYTES, CallRecords, events_after, full_decision, read, verify
+from golem_forge.events.journal_records import MAX_VALUE_BYTES, CallRecords, events_after, full_decision, read, verify
 from golem_forge.events.redaction import Redactor
 from golem_forge.events.serialization import Event
 

@@ -14,7 +14,7 @@ from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import CallStart, Journal, reopen
 from golem_forge.events.journal_files import JournalDamaged, SessionNotFound
-from golem_forge.events.journal_reader import CallRecords, RecordedState, events_after, read, verify
+from golem_forge.events.journal_records import CallRecords, RecordedState, events_after, read, verify
 
 from .journals import ALLOWED, python, small_session
 

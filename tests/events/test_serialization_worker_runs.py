@@ -11,7 +11,7 @@ import pytest
 from golem_forge import ToolCall, tool
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_reader import events_after, read
+from golem_forge.events.journal_records import events_after, read
 from golem_forge.events.serialization import Event
 
 

@@ -21,10 +21,10 @@ from golem_forge.config import yaml_file
 from golem_forge.core.decisions import Decision, Status, Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
-from golem_forge.events import index, journal_reader
+from golem_forge.events import index, journal_records
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_reader import CallRecord
+from golem_forge.events.journal_records import CallRecord
 from golem_forge.policy.facts import CallFacts, EffectVerdict
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.model import path_glob
@@ -74,7 +74,7 @@ def test_verify_looks_at_the_index_once_and_at_each_journal_once(
     for number in range(12):
         with Journal.create(home, f"s{number:02}") as journal:
             run_call(journal, "c")
-    refreshed, scanned = counted(monkeypatch, index, "refresh"), counted(monkeypatch, journal_reader, "scan")
+    refreshed, scanned = counted(monkeypatch, index, "refresh"), counted(monkeypatch, journal_records, "scan")
     assert run_verify([]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 12
     assert (refreshed.count, scanned.count) == (1, 12)
@@ -91,7 +91,7 @@ def test_log_reads_only_the_calls_that_it_shows(
     journal.start("open", "count", {"what": "open"})
     journal.release()
     SessionIndex(home).refresh()
-    parsed = counted(monkeypatch, journal_reader, "parse_body")
+    parsed = counted(monkeypatch, journal_records, "parse_body")
     assert run_calls(words) == 0
     shown = capsys.readouterr().out
     assert " open " in shown or '"open"' in shown if "success" not in words else " c299 " in shown
@@ -154,7 +154,7 @@ def test_a_resumed_session_holds_what_still_counts(home: Path, monkeypatch: pyte
         return completed(*args)
 
     monkeypatch.setattr(resuming, "complete_results", watched)
-    read = counted(monkeypatch, journal_reader, "_whole_lines")
+    read = counted(monkeypatch, journal_records, "_whole_lines")
     resumed = resume(home, "s1")
     resumed.journal.release()
     assert read.count == 1, "the journal is read once"

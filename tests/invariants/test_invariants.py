@@ -21,7 +21,7 @@ from tests.deadlines import LONG, within
 from golem_forge import Caller, Tool, ToolCall, open_session, tool
 from golem_forge.core.errors import ConfigError
 from golem_forge.events.journal import reopen
-from golem_forge.events.journal_reader import CallRecords, read, verify
+from golem_forge.events.journal_records import CallRecords, read, verify
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.tool import Definition
 

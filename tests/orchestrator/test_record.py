@@ -13,7 +13,7 @@ import pytest
 from golem_forge import Caller, ToolCall, create_ui_event_bus, open_session, tool
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
-from golem_forge.events.journal_reader import CallRecords, events_after, read, verify
+from golem_forge.events.journal_records import CallRecords, events_after, read, verify
 
 
 @pytest.fixture

@@ -388,7 +388,7 @@ async def test_u2_three_workers_fifty_calls_nothing_missing_and_nothing_twice(ow
     from collections import Counter
 
     from golem_forge.events.journal import Journal
-    from golem_forge.events.journal_reader import events_after
+    from golem_forge.events.journal_records import events_after
 
     room = Room()
     journal = Journal.create(tmp_path, "s")

@@ -28,7 +28,7 @@ from tests.deadlines import PATIENCE
 from tests.team.background import TOOLS, WORKER, Program, write_call
 
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.events.journal_reader import CallRecord, CallRecords, scan
+from golem_forge.events.journal_records import CallRecord, CallRecords, scan
 from golem_forge.events.serialization import iso_time
 from golem_forge.team.database import TeamError
 from golem_forge.team.rows import ANSWERED, ENDED, WITHDRAWN, QuestionRow

@@ -10,7 +10,7 @@ from tests.team.background import Program
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_files import journal_path, list_journals
-from golem_forge.events.journal_reader import verify
+from golem_forge.events.journal_records import verify
 from golem_forge.team.mirror import copy_sessions, mirror_all, mirrored, verify_sessions
 from golem_forge.team.remote import RemoteStore
 from golem_forge.team.rows import NewSession

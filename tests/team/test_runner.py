@@ -18,7 +18,7 @@ from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.team.kill_matrix import LEASE_S, run_matrix
 
-from golem_forge.events.journal_reader import scan
+from golem_forge.events.journal_records import scan
 from golem_forge.orchestrator.present import OutputStore
 from golem_forge.team.database import TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter

@@ -33,7 +33,7 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import shorten
 from golem_forge.events.journal import HIDDEN_ARGS, Journal
 from golem_forge.events.journal_files import JournalError
-from golem_forge.events.journal_reader import join_records
+from golem_forge.events.journal_records import join_records
 
 ADDED: Final = "history"
 REPLACED: Final = "historySet"

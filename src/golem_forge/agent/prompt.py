@@ -44,7 +44,7 @@ from golem_forge.core.json import compact_json
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars_in_prose
-from golem_forge.events.journal_reader import join_records
+from golem_forge.events.journal_records import join_records
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.base import ApprovalBlocks, configured_base, decides_for_itself
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, Handle, best_opener, read_regular

@@ -50,7 +50,7 @@ from golem_forge.events.journal_files import (
     open_locked,
     sessions_dir,
 )
-from golem_forge.events.journal_reader import events_after, read
+from golem_forge.events.journal_records import events_after, read
 from golem_forge.events.serialization import Event
 from golem_forge.storage.home import ForgeHome, forge_home, read_private, write_private
 

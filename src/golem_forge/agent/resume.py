@@ -45,7 +45,7 @@ from golem_forge.events.journal import (
     SessionJournals,
     reopen,
 )
-from golem_forge.events.journal_reader import CallRecord, CallRecords, RecordedState, RecordJoiner, read
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner, read
 from golem_forge.toolsets.plan import SessionPlans
 
 if TYPE_CHECKING:

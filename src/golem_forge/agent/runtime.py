@@ -62,7 +62,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import shorten
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal, SessionJournals
-from golem_forge.events.journal_reader import read
+from golem_forge.events.journal_records import read
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.events.serialization import Event
 from golem_forge.orchestrator.orchestrator import Orchestrator

@@ -40,7 +40,7 @@ from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal, SessionJournals
 from golem_forge.events.journal_files import anchor_path
-from golem_forge.events.journal_reader import join_records
+from golem_forge.events.journal_records import join_records
 from golem_forge.events.redaction import Redactor, classify_name
 from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.call_state import OnKept, SessionServices

@@ -43,7 +43,7 @@ from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import columns, escape_control_chars, nearest_remark, one_line, shorten
 from golem_forge.events.journal_files import list_journals
-from golem_forge.events.journal_reader import join_records, read
+from golem_forge.events.journal_records import join_records, read
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.hooks import call_paths
 from golem_forge.orchestrator.resolve import resolve, validate

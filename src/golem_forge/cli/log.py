@@ -56,7 +56,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import columns, display_path, duration, escape_control_chars, local_time, one_line, shorten
 from golem_forge.events.index import CallSummary, SessionIndex, SessionSummary
 from golem_forge.events.journal_files import journal_path, list_journals, sessions_dir
-from golem_forge.events.journal_reader import (
+from golem_forge.events.journal_records import (
     CallRecord,
     CallRecords,
     JournalProblem,

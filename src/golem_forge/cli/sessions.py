@@ -52,7 +52,7 @@ from golem_forge.events.journal_files import (
     journal_path,
     sessions_dir,
 )
-from golem_forge.events.journal_reader import CallRecord, RecordedState
+from golem_forge.events.journal_records import CallRecord, RecordedState
 from golem_forge.storage.home import create_private, forge_home
 from golem_forge.ui.line_terminal import ask_yes, can_ask
 from golem_forge.ui.render.lines import plain_text

@@ -36,7 +36,7 @@ from golem_forge.events.journal_files import (
     sessions_dir,
     unseal_line,
 )
-from golem_forge.events.journal_reader import CallRecord, CallRecords, RecordedState, parse_body, read_between
+from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, parse_body, read_between
 from golem_forge.storage.home import make_private_dir, touch_private
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ from golem_forge.events.journal_files import (
     seal_records,
     write_anchor,
 )
-from golem_forge.events.journal_reader import (
+from golem_forge.events.journal_records import (
     CallRecord,
     CallRecords,
     JournalScan,

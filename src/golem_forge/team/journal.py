@@ -36,7 +36,7 @@ from golem_forge.events.journal import (
     settle_past,
 )
 from golem_forge.events.journal_files import Anchor, JournalError, seal_records
-from golem_forge.events.journal_reader import CallRecord, JournalScan, join_records, read
+from golem_forge.events.journal_records import CallRecord, JournalScan, join_records, read
 from golem_forge.events.serialization import encode_json, iso_now
 from golem_forge.policy.rules.files import SharedRules
 from golem_forge.storage.home import make_private_dir

@@ -32,7 +32,7 @@ from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.events.journal_files import is_locked, list_journals
-from golem_forge.events.journal_reader import CallRecord, CallRecords, parse_line
+from golem_forge.events.journal_records import CallRecord, CallRecords, parse_line
 from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, read_json, write_private
 from golem_forge.usertools.native_tools import RUN_CODE
 

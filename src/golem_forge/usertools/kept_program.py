@@ -28,7 +28,7 @@ from golem_forge.core.json import same_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, escape_control_chars
-from golem_forge.events.journal_reader import CallRecord, CallRecords, join_records, read
+from golem_forge.events.journal_records import CallRecord, CallRecords, join_records, read
 from golem_forge.usertools.call_sequences import is_redacted
 from golem_forge.usertools.manifest import OutputFormat, ToolManifest
 from golem_forge.usertools.native_tools import RUN_CODE, RUN_TOOL_NAME, invalid_field

@@ -29,7 +29,7 @@ from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, duration, one_line
 from golem_forge.events.journal_files import journal_path
-from golem_forge.events.journal_reader import CallRecords
+from golem_forge.events.journal_records import CallRecords
 from golem_forge.events.serialization import iso_now, iso_time
 from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, read_json, write_private
 from golem_forge.usertools.argument_slots import (

@@ -192,7 +192,7 @@ async def test_rules_points_to_what_a_person_wrote(make_host: Callable[..., Any]
 
 async def test_a_revoked_approval_does_not_come_back_with_a_resumed_session(make_host: Callable[..., Any]) -> None:
     from golem_forge.agent.session_state import kept_recorder
-    from golem_forge.events.journal_reader import read
+    from golem_forge.events.journal_records import read
 
     host = make_host(
         approval="interactive", approval_callback=lambda request: {"approved": True, "remember": "session"}

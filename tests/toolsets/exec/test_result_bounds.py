@@ -9,7 +9,7 @@ import pytest
 from tests.tables import table
 
 from golem_forge.core.text import FixedText, TextSource
-from golem_forge.toolsets.exec.result import JoinedText, TextSlice, bound_text
+from golem_forge.toolsets.exec.result import JoinedText, TextSlice, bound_output
 
 
 class Kept(list[bytes]):
@@ -20,14 +20,14 @@ class Kept(list[bytes]):
 
 def test_what_fits_is_not_kept() -> None:
     kept = Kept()
-    shown = bound_text(FixedText("é".encode() * 10), 20, kept)
+    shown = bound_output(FixedText("é".encode() * 10), 20, kept)
     assert (shown.text, shown.handle, kept) == ("é" * 10, "", [])
 
 
 def test_lines_are_cut_whole_and_the_rest_is_counted() -> None:
     kept = Kept()
     text = b"".join(b"line %03d\n" % n for n in range(100))
-    shown = bound_text(FixedText(text), 60, kept)
+    shown = bound_output(FixedText(text), 60, kept)
     assert shown.text == (
         "line 000\nline 001\nline 002\n"
         "[… 94 lines, 846 bytes left out; whole output: read_output handle=out_0123456789ab]\n"
@@ -38,7 +38,7 @@ def test_lines_are_cut_whole_and_the_rest_is_counted() -> None:
 
 @table("limit", [4, 5, 6, 7, 40, 1000])
 def test_no_character_is_divided_and_the_limit_is_in_bytes(limit: int) -> None:
-    shown = bound_text(FixedText(("é" * 40_000).encode()), limit, Kept())
+    shown = bound_output(FixedText(("é" * 40_000).encode()), limit, Kept())
     head, joint, tail = shown.text.split("\n")
     assert set(head) == set(tail) == {"é"}
     assert len(head.encode()) <= limit // 2 and len(tail.encode()) <= limit // 2
@@ -54,6 +54,6 @@ def test_parts_and_joins_read_like_one_text() -> None:
 
 @pytest.mark.parametrize("text", [FixedText(b"x" * 100), JoinedText([FixedText(b"x" * 60), FixedText(b"x" * 40)])])
 def test_without_a_store_there_is_no_handle_to_name(text: TextSource) -> None:
-    shown = bound_text(text, 10, lambda _: "")
+    shown = bound_output(text, 10, lambda _: "")
     assert shown.text == "xxxxx\n[… 1 lines, 90 bytes left out]\nxxxxx"
     assert shown.cut and not shown.handle

@@ -9,7 +9,7 @@ from tests.ui.web.bench import Windows, browsing
 
 from golem_forge.toolsets.file_access import unified_diff
 from golem_forge.ui.render.lines import count_changes
-from golem_forge.ui.web.views import shorten_middle
+from golem_forge.ui.web.views import both_ends
 
 pytestmark = browsing
 
@@ -46,7 +46,7 @@ def _lines(files: list[dict[str, Any]]) -> list[str]:
 async def test_every_line_of_a_diff_is_a_row_and_no_content_is_a_heading(windows: Windows) -> None:
     window = await windows.with_modules()
     odd = "no diff at all\n\n--- lonely\n@@ nonsense\n"
-    inside = shorten_middle(_LONG_LINE, 2 * (len("-evil()") + 493 + len("\n+z\n")))[0]
+    inside = both_ends(_LONG_LINE, 2 * (len("-evil()") + 493 + len("\n+z\n")))[0]
     texts = [_TRICK, _SEVERAL, _WIDER, odd, "", _SHORTENED, inside]
     trick, several, wider, free, empty, cut, torn = await window.run(_PARSE, texts)
     assert [file["title"] for file in trick] == ["/ws/a.sql"], "a removed line `-- a/other` is no heading"

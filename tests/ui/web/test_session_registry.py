@@ -12,7 +12,7 @@ from tests.ui.web.bench import until
 
 from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.journal_files import is_locked, journal_path
-from golem_forge.events.journal_reader import events_after
+from golem_forge.events.journal_records import events_after
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web.session_registry import SessionLauncher, SessionRegistry, StartRequest
 from golem_forge.ui.web.stream.socket import take_action

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.results import to_result
-from golem_forge.ui.web.views import SizeLimits, bounded_json, event_with_view, result_view, shorten_middle
+from golem_forge.ui.web.views import SizeLimits, both_ends, bounded_json, event_with_view, result_view
 
 MIB = 1 << 20
 
@@ -284,7 +284,7 @@ def test_lists_that_hold_each_other_are_small_in_memory_and_endless_to_write_dow
 
 
 def test_a_marker_says_how_much_is_missing() -> None:
-    assert shorten_middle("a" * 50 + "b" * 50, 20) == ("a" * 10 + "\n… 80 characters …\n" + "b" * 10, True)
+    assert both_ends("a" * 50 + "b" * 50, 20) == ("a" * 10 + "\n… 80 characters …\n" + "b" * 10, True)
     assert bounded_json(list(range(1000)), SizeLimits(items=4))[0] == [0, 1, "… 996 more …", 998, 999]
     assert bounded_json({str(n): n for n in range(9)}, SizeLimits(items=3))[0] == {
         "0": 0,

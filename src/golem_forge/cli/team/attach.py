@@ -32,7 +32,7 @@ from golem_forge.core.signals import termination_signals
 from golem_forge.core.text import cost_text, nearest_remark, one_line
 from golem_forge.events.bus import EventBus
 from golem_forge.events.index import SessionSummary
-from golem_forge.events.journal_reader import EventReader, parse_line
+from golem_forge.events.journal_records import EventReader, parse_line
 from golem_forge.events.model import REGISTRY
 from golem_forge.events.open_questions import INTERRUPT, NOBODY
 from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui

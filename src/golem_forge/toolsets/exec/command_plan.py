@@ -57,7 +57,7 @@ from golem_forge.toolsets.exec.result import (
     LIMIT_REASONS,
     JoinedText,
     after_seconds,
-    bound_text,
+    bound_output,
     bound_with_handle,
     command_status,
     first_wait,
@@ -441,7 +441,7 @@ async def shell_result(ran: ProgramRun, ctx: ToolContext) -> ToolCompletion:
         head += offline_hint(ran.command, JoinedText([ran.out, err]))
     whole = JoinedText([FixedText("\n".join(head).encode()), *_sections(ran.out, err)])
     # What must be kept on disk may be 64 MiB; the loop does not wait for it.
-    shown = await run_in_thread(lambda: bound_text(whole, _MAX_SHOWN_BYTES, output_keeper(ctx)))
+    shown = await run_in_thread(lambda: bound_output(whole, _MAX_SHOWN_BYTES, output_keeper(ctx)))
     value: dict[str, Any] = {
         "kind": "exec.result",
         "exit_code": ending.exit_code,

@@ -131,8 +131,8 @@ def output_keeper(ctx: ToolContext) -> KeepOutput:
 async def bound_off_loop(text: TextSlice, limit: int, keep: KeepOutput) -> BoundedText:
     """Shortens a text; a long one is stored in a thread, because it may have 64 MiB."""
     if text.size <= limit:
-        return bound_text(text, limit, keep)
-    return await run_in_thread(lambda: bound_text(text, limit, keep))
+        return bound_output(text, limit, keep)
+    return await run_in_thread(lambda: bound_output(text, limit, keep))
 
 
 LIMIT_REASONS: Final = REASONS | {WALLS_CHANGED: "a guarded file was replaced from outside while the command ran"}
@@ -238,7 +238,7 @@ class BoundedText:
     cut: bool = False
 
 
-def bound_text(whole: TextSource, limit: int, keep: KeepOutput) -> BoundedText:
+def bound_output(whole: TextSource, limit: int, keep: KeepOutput) -> BoundedText:
     """Returns at most `limit` bytes, half head and half tail."""
     return bound_with_handle(whole, limit, keep(whole.pieces()) if whole.size > limit else "")
 

@@ -25,8 +25,8 @@ from golem_forge.ui.render.lines import (
     as_json,
     chop_columns,
     compact_diff,
+    ends_of_diff,
     finite_number,
-    head_and_tail,
     line,
     lines_of,
     mappings_in,
@@ -307,7 +307,7 @@ def _with_bar(rows: Sequence[Line], width: int | None) -> list[Line]:
     many rows the first and the last: one long line must not push the title away either."""
     room = None if width is None else max(width - 1, 20) - len(_BAR)
     broken: list[Line] = [[(style, part)] for row in rows for style, text in row for part in chop_columns(text, room)]
-    return [[(style, _BAR + text)] for row in head_and_tail(broken, _BETWEEN) for style, text in row]
+    return [[(style, _BAR + text)] for row in ends_of_diff(broken, _BETWEEN) for style, text in row]
 
 
 # ---- what the sections say

@@ -240,7 +240,7 @@ def _file_head(old: str, new: str, marks: Sequence[str]) -> tuple[str, str]:
     return path, f"new file {counts}" if old == _NO_FILE else f"deleted {counts}" if new == _NO_FILE else counts
 
 
-def head_and_tail(rows: list[Line], between: str) -> list[Line]:
+def ends_of_diff(rows: list[Line], between: str) -> list[Line]:
     """The first and the last 20 lines: an end that is not shown is where a trick would hide."""
     if len(rows) <= MAX_DIFF_LINES:
         return rows
@@ -277,7 +277,7 @@ def diff_summary(*, original: str | None, modified: str, is_new: bool) -> str:
 
 def diff_excerpt(diff: str) -> list[Line]:
     """Returns a shortened diff for a result and says that it is shortened."""
-    rows = head_and_tail(styled_diff(diff), "... ({count} lines between) · display cut")
+    rows = ends_of_diff(styled_diff(diff), "... ({count} lines between) · display cut")
     return [[(style, shorten(text, _MAX_DIFF_LINE)) for style, text in row] for row in rows]
 
 

@@ -5,8 +5,8 @@ the cookie is known (401; only the page's files and the login go without); what 
 proves that it comes from the page, by its `Origin` or by `Sec-Fetch-Site: same-origin` (403). A client that is no
 browser sets `Origin` itself. Bodies over 1 MiB are refused (413) except for operations with their own limit.
 Login: a code from the printed link, valid once for 5 minutes, becomes a cookie for 12 hours. Both are 256 random bits,
-kept as digests in memory and compared in constant time; too many wrong codes are refused (429), a right one never. The
-cookie's name has the port in it, because cookies ignore ports.
+kept as digests in memory and compared in constant time; too many wrong codes or tokens are refused (429), a right one
+never. The cookie's name has the port in it, because cookies ignore ports.
 Time limits: a body has 30 s plus 1 s for every 64 KiB (408); a piece of the answer must be taken within 30 s.
 WebSockets are counted (503) and closed when their login ends or the server stops. What a login sends as actions, over
 sockets and requests together, is bounded by rate (`ActionLimit`).

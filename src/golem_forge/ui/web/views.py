@@ -26,7 +26,7 @@ from golem_forge.core.json import MAX_INTEGER_BITS, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.results import is_valid_kind
-from golem_forge.core.text import shorten
+from golem_forge.core.text import shorten, shorten_middle
 from golem_forge.events.serialization import Event, encode_json
 from golem_forge.tools.results import display_hints
 from golem_forge.tools.threads import run_in_thread
@@ -83,15 +83,12 @@ def bounded_json(value: Any, limits: SizeLimits = EVENT_LIMITS) -> tuple[Any, bo
             limits = _tighter(limits, nodes=isinstance(too_much, _TooManyNodes))
 
 
-def shorten_middle(text: str, limit: int) -> tuple[str, bool]:
+def both_ends(text: str, limit: int) -> tuple[str, bool]:
     """Returns at most about `limit` characters, the first and the last, with the number between; and whether it was
     shortened.
     """
-    if len(text) <= limit:
-        return valid_unicode(text), False
-    half = max(limit // 2, 1)
-    between = len(text) - 2 * half
-    return valid_unicode(f"{text[:half]}\n… {between:,} characters …\n{text[-half:]}"), True
+    between = len(text) - limit // 2 * 2
+    return valid_unicode(shorten_middle(text, limit, f"\n… {between:,} characters …\n")), len(text) > limit
 
 
 class _TooManyBytes(Exception): ...
@@ -184,7 +181,7 @@ class _BoundedCopy:
         yield from value[-half:]
 
     def _text(self, text: str, limit: int) -> str:
-        shown, cut = shorten_middle(text, limit)
+        shown, cut = both_ends(text, limit)
         self.cut = self.cut or cut
         return self._emit_text(shown)
 
@@ -288,18 +285,18 @@ def _by_view(value: Fields, data: Any, view: str, hinted: str) -> View:
     if view == "diff":
         return diff_view(data)
     if view == "markdown":
-        shown, cut = shorten_middle(data, MAX_TEXT)
+        shown, cut = both_ends(data, MAX_TEXT)
         return {"form": "markdown", "html": to_html(shown), "cut": cut}
     return _code_view(data, language_name(hinted)) if view == "code" else _text_view(data)
 
 
 def _text_view(text: str) -> View:
-    shown, cut = shorten_middle(text, MAX_TEXT)
+    shown, cut = both_ends(text, MAX_TEXT)
     return {"form": "text", "text": shown, "cut": cut}
 
 
 def _code_view(text: str, name: str) -> View:
-    shown, cut = shorten_middle(text, MAX_TEXT)
+    shown, cut = both_ends(text, MAX_TEXT)
     return {"form": "code", "text": shown, "html": highlight(shown, name), "language": name, "cut": cut}
 
 
@@ -368,7 +365,7 @@ def _worker_view(value: Fields) -> View | None:
     words = worker_words(value)
     if words is None:
         return None
-    shown, cut = shorten_middle(words, MAX_TEXT)
+    shown, cut = both_ends(words, MAX_TEXT)
     return {"form": "markdown", "html": to_html(shown), "cut": cut}
 
 
@@ -377,11 +374,11 @@ def _exec_view(value: Fields) -> View | None:
     cut = False
     for name in ("output", "stdout", "stderr"):
         if isinstance(value.get(name), str) and value[name]:
-            text, shortened = shorten_middle(value[name], MAX_TEXT)
+            text, shortened = both_ends(value[name], MAX_TEXT)
             parts.append({"stream": name, "text": text})
             cut = cut or shortened
     if "answer" in value:
-        text, shortened = shorten_middle(as_json(value["answer"]), MAX_TEXT)
+        text, shortened = both_ends(as_json(value["answer"]), MAX_TEXT)
         parts.append({"stream": "answer", "text": text})
         cut = cut or shortened
     if noted := plain_text(way_rows({"value": value})).strip():
@@ -434,7 +431,7 @@ def _cut_middle_lines(diff: str) -> tuple[str, bool]:
     half = MAX_DIFF // 2
     head, tail = diff[: diff.rfind("\n", 0, half) + 1], diff[diff.find("\n", len(diff) - half) + 1 :]
     if not head or len(tail) > half:
-        return shorten_middle(diff, MAX_DIFF)[0], True
+        return both_ends(diff, MAX_DIFF)[0], True
     left = diff.count("\n") - head.count("\n") - tail.count("\n")
     return f"{head}# … {left:,} lines between, display cut …\n{tail}", True
 
@@ -480,7 +477,7 @@ def _message_view(data: Fields) -> View:
     content = message.get("content") if isinstance(message, Mapping) else None
     if not isinstance(content, str) or message is None or message.get("role") == "user":
         return {}
-    text, cut = shorten_middle(content, MAX_MESSAGE)
+    text, cut = both_ends(content, MAX_MESSAGE)
     return {"html": to_html(text), **({"cut": True} if cut else {})}
 
 

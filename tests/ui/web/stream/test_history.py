@@ -10,7 +10,7 @@ import pytest
 from golem_forge.core.decisions import Decision, Verdict
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import CallStart, Journal, reopen
-from golem_forge.events.journal_reader import events_after
+from golem_forge.events.journal_records import events_after
 from golem_forge.events.serialization import Event
 from golem_forge.ui.web.stream import history as journal_index
 from golem_forge.ui.web.stream.history import JournalHistory, JournalIndex, RememberedHistory
@@ -83,7 +83,7 @@ async def walked_back(history: JournalHistory, limit: int) -> list[dict[str, Any
         before = page.reached
 
 
-async def test_pages_in_either_direction_give_what_the_journal_reader_gives(written: Written) -> None:
+async def test_pages_in_either_direction_give_what_the_journal_records_gives(written: Written) -> None:
     everything = written.all_events()
     assert [event["seq"] for event in everything] == list(range(1, len(everything) + 1))
     assert {event["type"] for event in everything} == {"status", "toolStarted", "toolResult"}

@@ -20,7 +20,7 @@ from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.scripted import FunctionScript, Turn
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
-from golem_forge.events.journal_reader import events_after
+from golem_forge.events.journal_records import events_after
 from golem_forge.ui.web import security
 from golem_forge.ui.web.stream import socket
 from golem_forge.ui.web.stream import watched_session as page_queue

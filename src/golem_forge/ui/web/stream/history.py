@@ -24,7 +24,7 @@ from typing import IO, Any, Final, TypeVar
 
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
-from golem_forge.events.journal_reader import CallRecords, call_event, parse_line
+from golem_forge.events.journal_records import CallRecords, call_event, parse_line
 from golem_forge.events.serialization import Event
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.views import characters_in

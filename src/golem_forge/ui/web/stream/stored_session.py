@@ -22,7 +22,7 @@ from typing import Any, Final
 from golem_forge.core.ids import new_id
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
-from golem_forge.events.journal_reader import parse_line
+from golem_forge.events.journal_records import parse_line
 from golem_forge.events.serialization import Event
 from golem_forge.storage.home import make_private_dir, replacing, touch_private
 from golem_forge.team.database import TeamError

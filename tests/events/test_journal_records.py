@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.events import journal_reader
+from golem_forge.events import journal_records
 from golem_forge.events.journal import Journal, reopen
 from golem_forge.events.journal_files import Anchor, JournalDamaged, anchor_path, read_anchor, seal_records
-from golem_forge.events.journal_reader import read, scan, verify
+from golem_forge.events.journal_records import read, scan, verify
 
 from .journals import small_session
 
@@ -246,5 +246,5 @@ def test_a_session_that_closes_while_it_is_verified_is_no_tampering(
         journal.close()
         return kept
 
-    monkeypatch.setattr(journal_reader, "read_anchor", read_then_close)
+    monkeypatch.setattr(journal_records, "read_anchor", read_then_close)
     assert verify(journal.path).problems == []
