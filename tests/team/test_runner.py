@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
-from tests.team.background import Program, until, write_call
+from tests.team.background import TOOLS, Program, until, write_call
 from tests.team.kill_matrix import LEASE_S, run_matrix
 
 from golem_forge.events.journal_records import scan
@@ -173,6 +174,44 @@ def test_a_stopped_runner_loses_its_session_and_starts_nothing_more(program: Pro
     time.sleep(0.4)  # more than a call takes
     assert program.effects() == done
     assert len(done) == len(set(done))
+
+
+_LOADS_BEHIND_A_GATE = """\
+import fcntl
+import os
+import time
+
+alive = open("/work/loading", "w")
+fcntl.flock(alive, fcntl.LOCK_EX)
+while not os.path.exists("/work/open"):
+    time.sleep(0.01)
+"""
+
+
+def test_a_runner_that_was_frozen_while_a_session_started_gives_it_back(program: Program) -> None:
+    """The watchdog has ended the process of the session's module: the program itself is as good as before."""
+    (program.folder / "tools.py").write_text(_LOADS_BEHIND_A_GATE + TOOLS)
+    program.forge("trust", "--yes")
+    program.play(*_effects(1), {"say": "done"})
+    session = program.queue()
+    first = program.start_quick_runner(LEASE_S)
+    loading = program.folder / "work" / "loading"
+    until(lambda: loading.exists() and not _is_unlocked(loading), or_else=program.logs)
+    first.send_signal(signal.SIGSTOP)
+    until(lambda: _is_unlocked(loading))
+    program.open_gate("open")
+    first.send_signal(signal.SIGCONT)
+    assert program.wait_for(session, "finished", "failed").state == "finished"
+    assert len(program.effects()) == 1
+
+
+def _is_unlocked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is_asked_again(program: Program) -> None:

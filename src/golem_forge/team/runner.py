@@ -63,6 +63,9 @@ class LeaseKeeper:
         self._on_lost = on_lost
         self._held: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
+        self._last_beat = 0.0
+        self._silent_until = 0.0
+        """When (monotonic) the last silence ended that was long enough for the watchdog to end the process trees."""
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="forge-leases", daemon=True)
@@ -128,8 +131,20 @@ class LeaseKeeper:
                 else:
                     self._on_lost(session)
 
+    def was_silent(self, since: float) -> bool:
+        """Whether the watchdog may have ended what this process runs, after `since` (monotonic)."""
+        return time.monotonic() - self._last_beat >= _beat_s() or self._silent_until > since  # `_beat` sets them so
+
     def _beat(self) -> None:
-        watchdog.beat(max(1, math.ceil(LEASE_S)))
+        now = time.monotonic()
+        if self._last_beat and now - self._last_beat >= _beat_s():
+            self._silent_until = now
+        self._last_beat = now
+        watchdog.beat(_beat_s())
+
+
+def _beat_s() -> int:
+    return max(1, math.ceil(LEASE_S))
 
 
 SWEEP_S: Final = 5.0

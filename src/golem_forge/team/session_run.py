@@ -9,7 +9,8 @@ everything of it in this process ends, and nothing of that end is recorded. What
 its questions are denied after `hold`.
 
 A runner that lost its lease lets go at once. Whoever has the session now reads from the journal what was begun. One
-whose disk is full gives its sessions back to the queue, after the calls that run.
+whose disk is full gives its sessions back to the queue, after the calls that run. So does one that was frozen while a
+session started, if the start failed: the watchdog has ended what it ran.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ _NEXT: Final[Mapping[Phase, frozenset[Phase]]] = {
 class SessionRun:
     def __init__(self, parts: RunnerParts, lease: Lease) -> None:
         self.lease = lease
+        self._began = time.monotonic()
         self.phase = Phase.OPENING
         self.lost = ""
         """Why the session is not this runner's any more. The threads of leases and commits set it; then the loop
@@ -254,6 +256,10 @@ class SessionRun:
             except (ConfigError, NotTrusted, ForgeError) as error:
                 if _is_disk_full(error):
                     raise
+                if parts.leases.was_silent(self._began):  # a module or server of its own was ended, as calls would be
+                    _log.warning("session %s is given back: this runner was frozen while it started", self.id[:12])
+                    await self.hand_over()
+                    return
                 state, why = (STOPPED, "") if self._stop_asked else (FAILED, _without_path(str(error), directory))
                 await self._end(SessionEnding(state=state, error=why))
                 return
