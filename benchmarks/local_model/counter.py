@@ -74,10 +74,13 @@ class _Relay(BaseHTTPRequestHandler):
             self.send_header("connection", "close")
             self.end_headers()
             got = bytearray()
-            while piece := answer.read1(_PIECE):
-                self.wfile.write(piece)
-                self.wfile.flush()
-                got += piece
+            try:
+                while piece := answer.read1(_PIECE):
+                    got += piece
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+            except (BrokenPipeError, ConnectionResetError):  # the client ended the request: the server hears it now
+                self.close_connection = True
             self.server.exchange.append(f"GOT {got.decode(errors='replace')}")
         finally:
             connection.close()
