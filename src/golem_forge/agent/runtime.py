@@ -292,6 +292,8 @@ class WorkerRuntime:
 
     async def run(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
         """One input, one answer, and the end of this run of the session."""
+        if (loop := self._ready.run.loop) is not None:
+            loop.single = True
         result = await self.turn(text, attachments)
         self.end(result)
         return result

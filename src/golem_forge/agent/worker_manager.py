@@ -445,7 +445,7 @@ class WorkerManager:
             next_model=partial(self._next_model, run),
         )
 
-        run.loop = Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
+        run.loop = Loop(dialogue=dialogue, before_turn=partial(self._before_request, run), single=scope.depth > 0)
 
     async def _add_all_tools(self, run: WorkerRun) -> None:
         """Tools of modules and sub-workers, and what the worker's blocks say about all of them."""
