@@ -95,7 +95,7 @@ class Loop:
     """Number of calls since the last input."""
     stopped: bool = False
     """Whether a person denied a call and ended the turn."""
-    single: bool = False
+    is_single: Callable[[], bool] = field(default=bool)
     """Whether the answer ends the run; else a person reads it and can say more."""
     failed_only: bool = True
     """Whether each call since the last input failed, or there was none; one that was refused is no failure."""
@@ -194,7 +194,7 @@ class Loop:
 
     def _may_have_forgotten(self) -> bool:
         tools, is_small = self.scope.model_tools, isinstance(self.dialogue.model, TextCallModel)
-        return self.single and self.failed_only and is_small and tools.compact and bool(tools.offers())
+        return self.is_single() and self.failed_only and is_small and tools.compact and bool(tools.offers())
 
     def _call_behind_words(self, tool: str) -> str:
         tools = self.scope.model_tools

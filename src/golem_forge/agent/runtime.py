@@ -292,8 +292,7 @@ class WorkerRuntime:
 
     async def run(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
         """One input, one answer, and the end of this run of the session."""
-        if (loop := self._ready.run.loop) is not None:
-            loop.single = True
+        self._ready.run.single = True
         result = await self.turn(text, attachments)
         self.end(result)
         return result
