@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from benchmarks.local_model.tasks import MCP_TOOL, SUB_WORKER, USER_TOOL, Task
 
-_SHELF_MARK: Final = '[ "$FORGE_ARG_BOOK" = Dune ] && echo SF-4711 || echo unknown\n'
+_SHELF_MARK: Final = '[ "$1" = --book=Dune ] && echo SF-4711 || echo unknown\n'
 _SERVER: Final = Path(__file__).resolve().parents[1] / "mcp_server.py"
 _FORGE: Final = str(Path(sys.executable).with_name("forge"))
 _MOST_TURNS: Final = 12
@@ -71,7 +71,7 @@ class Forge:
         return done.stdout
 
     def _write_program(self, task: Task, where: Path) -> None:
-        blocks = ["  coding:", "  user_tools:"]
+        blocks = ["  filesystem:", "  coding:", "  user_tools: {create: true}"]  # as the built-in worker has them
         blocks += ["  mcp: {servers: [bench]}"] if task.needs == MCP_TOOL else []
         blocks += ["  workers: {allow: [librarian]}"] if task.needs == SUB_WORKER else []
         format = f"tool_format: {self._format}\n" if self._format else ""

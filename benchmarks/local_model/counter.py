@@ -6,6 +6,7 @@ through as they come; no agent gets more tokens for one than another, because a 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import threading
@@ -69,15 +70,16 @@ class _Relay(BaseHTTPRequestHandler):
             headers = {name: value for name in _PASSED_ON if (value := self.headers.get(name))}
             connection.request(self.command, self.path, body or None, headers)
             answer = connection.getresponse()
-            self.send_response(answer.status)
-            self.send_header("content-type", answer.getheader("content-type") or "application/json")
-            self.send_header("connection", "close")
-            self.end_headers()
             got = bytearray()
-            while piece := answer.read1(_PIECE):
-                self.wfile.write(piece)
-                self.wfile.flush()
-                got += piece
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client has ended its request
+                self.send_response(answer.status)
+                self.send_header("content-type", answer.getheader("content-type") or "application/json")
+                self.send_header("connection", "close")
+                self.end_headers()
+                while piece := answer.read1(_PIECE):
+                    got += piece
+                    self.wfile.write(piece)
+                    self.wfile.flush()
             self.server.exchange.append(f"GOT {got.decode(errors='replace')}")
         finally:
             connection.close()

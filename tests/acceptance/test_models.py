@@ -410,11 +410,11 @@ def test_a_model_with_little_room_gets_a_compact_request(desk: Desks, context: i
     body = server.requests[0].body
     sent = {tool["function"]["name"]: tool["function"] for tool in body["tools"]}
     assert {"read_file", "write_file", "apply_patch", "exec_command", "grep_files", "tool_search"} <= sent.keys()
-    assert ("run_code" in sent) is not compact and ("update_plan" in sent) is not compact
+    assert {name in sent for name in ("run_code", "update_plan", "read_output")} == {not compact}
     assert ("run_code" in sent["tool_search"]["description"]) is compact, "the model knows that it is there"
     assert ("create_custom_tool" in body["messages"][0]["content"]) is not compact
     if compact:
-        assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()) / 3.5 < 1_700
+        assert len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()) / 3.5 < 1_550
     [call] = place.calls()
     assert (call.tool, call.status) == ("update_plan", "success")
 
@@ -460,6 +460,91 @@ def test_a_small_model_that_calls_what_is_no_tool_reads_which_there_are(desk: De
         ran = place.forge("run", "-m", "openai-compatible:local", "write x.txt")
     asked = server.requests[1].body["messages"][-1]["content"]
     assert ran.out == "I cannot.\n" and "there is no such tool; yours are " in asked and ", grep_files" in asked
+
+
+def test_calls_in_xml_are_read_as_a_small_model_writes_them(desk: Desks) -> None:
+    """The words are those of Qwen2.5-Coder-1.5B: half of the name's tags, and results that it makes up."""
+    one, two = (
+        f"<tool>read_file</tool_name><arguments><path>{name}</path></arguments></tool>" for name in ("a.txt", "b.txt")
+    )
+    turns = [
+        WireTurn(say=f"{one}\n{two}\n<tool_result>\nL1: 1\nL2: 2\nL3: 3"),
+        WireTurn(say="read_file(a.txt)"),
+        WireTurn(say="<read_file>b.txt</read_file>"),
+        WireTurn(say="5555"),
+    ]
+    with WireServer(turns) as server:
+        worker = "---\nname: main\ntool_format: xml\ntoolsets: {filesystem: {}}\n"
+        worker += "sandbox: {zones: [{name: workspace}]}\n---\nHelp.\n"
+        files = {"main.worker": worker, "a.txt": "1234\n", "b.txt": "4321\n", "forge.yaml": FOLDER}
+        place = with_local(desk(files), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "what is the sum of a.txt and b.txt?")
+    assert (ran.code, ran.out) == (0, "5555\n"), ran.err
+    assert [(call.tool, call.status) for call in place.calls()] == [("read_file", "success")] * 4
+    assert server.requests[0].body["stop"] == ["<tool_result"]
+    before, results = server.requests[1].body["messages"][-2:]
+    assert before["content"] == f"{one}\n{two}\n", "nothing of what it made up"
+    assert "1234" in results["content"] and "4321" in results["content"]
+
+
+SMALL = {"/v1/models": {"data": [{"id": "local", "max_model_len": 8_192}]}}
+READ_NOTE = WireCall(name="read_file", args={"path": "note.txt"})
+MISREAD = WireCall(name="read_file", args={"path": "notes.txt"})
+
+
+@pytest.mark.parametrize(
+    ("turns", "question", "answer"),
+    [
+        (
+            [WireTurn(say="It says bye."), WireTurn(calls=(READ_NOTE,)), WireTurn(say="It says hello.")],
+            "You have called no tool, so nothing is read",
+            "It says hello.",
+        ),
+        (
+            [
+                WireTurn(calls=(MISREAD,)),
+                WireTurn(say="There is none."),
+                WireTurn(calls=(READ_NOTE,)),
+                WireTurn(say="It says hello."),
+            ],
+            "None of your calls has worked, so nothing is read",
+            "It says hello.",
+        ),
+        (
+            [WireTurn(say="It says bye."), WireTurn(say="no call")],
+            "You have called no tool, so nothing is read",
+            "It says bye.",
+        ),
+        ([WireTurn(calls=(READ_NOTE,)), WireTurn(say="It says hello.")], "", "It says hello."),
+    ],
+    ids=["no call", "a failed call", "it means it", "a call"],
+)
+def test_a_small_model_that_called_nothing_is_asked_once(
+    desk: Desks, turns: list[WireTurn], question: str, answer: str
+) -> None:
+    with WireServer(turns) as server:
+        server.facts = SMALL
+        place = with_local(desk({"note.txt": "hello\n"}), server)
+        ran = place.forge("run", "-m", "openai-compatible:local", "what does note.txt say?")
+        notes = [
+            each["content"]
+            for each in server.requests[-1].body["messages"]
+            if each["role"] == "user" and " so nothing is read" in each["content"]
+        ]
+    assert (ran.code, ran.out, len(server.requests)) == (0, f"{answer}\n", len(turns)), ran.err
+    assert [each[: len(question)] for each in notes] == ([question] if question else [])
+
+
+def test_a_small_model_is_not_asked_for_more_after_a_refusal_and_no_other_model_is_asked(desk: Desks) -> None:
+    write = WireCall(name="write_file", args={"path": "x.txt", "content": "x"})
+    place = desk({})
+    with WireServer([WireTurn(calls=(write,)), WireTurn(say="I may not.")]) as server:
+        server.facts = SMALL
+        ran = with_local(place, server).forge("run", "-m", "openai-compatible:local", "write")
+    assert (ran.out, len(server.requests)) == ("I may not.\n", 2), ran.err
+    with WireServer([WireTurn(say="Hello.")]) as server:
+        ran = with_local(place, server).forge("run", "-m", "openai-compatible:local", "hello")
+    assert (ran.out, len(server.requests)) == ("Hello.\n", 1), ran.err
 
 
 FOLDER = "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"

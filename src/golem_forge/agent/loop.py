@@ -4,6 +4,10 @@ Takes one input and returns one RunResult; never raises for what a model or a to
 that the model reads. Only an interrupt, a budget, a failure of the model and the iteration limit end a run early, and
 then the history is complete: every requested call has exactly one result.
 
+A small model on a server of one's own, asked for one answer, that made no call or only calls that failed is asked once
+whether it means to: such models tell what a file holds that they never read. Where it then calls nothing either, its
+first answer stands. A call that was refused ends there; nothing asks it to try another way.
+
 `Repetition`: a model that repeats the same call with the same result is told so, then stopped; sooner where the call
 fails. "In a row" means that no other call was made in between, except those requested in the same response.
 """
@@ -30,6 +34,7 @@ from golem_forge.agent.model.interface import (
     UserMessage,
     fenced,
 )
+from golem_forge.agent.model.text_calls import TextCallModel
 from golem_forge.agent.prompt import answer_json, check_answer, repair_request
 from golem_forge.agent.resume import OpenTurn
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
@@ -52,6 +57,17 @@ _COMMAND_TOOL: Final = "exec_command"
 _CALL_BEHIND_WORDS: Final = (
     "Nothing was run: your message ends with a call of {} behind other words{}. To make a call, send it alone, without "
     "words beside it. Until then nothing is read or changed."
+)
+_NOTHING_CALLED: Final = (
+    "You have called no tool, so nothing is read, changed or run. If the task is about files, commands or tools here, "
+    "make the first call now, alone, without words beside it. If it needs none, say only: no call."
+)
+_NOTHING_WORKED: Final = (
+    "None of your calls has worked, so nothing is read, changed or run. If another call can do the task, make it now, "
+    "alone, without words beside it; look first at what there is. If none can, say only: no call."
+)
+_REFUSED: Final = frozenset(
+    (Status.APPROVAL_DENIED, Status.POLICY_DENIED, Status.SANDBOX_DENIED, Status.INTERRUPTED, Status.SKIPPED)
 )
 USER_CUT_IN: Final = "The user interrupted before this was finished."
 USER_STOPPED: Final = "The user denied this and ended the turn."
@@ -79,6 +95,10 @@ class Loop:
     """Number of calls since the last input."""
     stopped: bool = False
     """Whether a person denied a call and ended the turn."""
+    is_single: Callable[[], bool] = field(default=bool)
+    """Whether the answer ends the run; else a person reads it and can say more."""
+    failed_only: bool = True
+    """Whether each call since the last input failed, or there was none; one that was refused is no failure."""
     busy: bool = False
     """Whether it answers an input now: its history is not to be changed by anybody else."""
 
@@ -101,7 +121,7 @@ class Loop:
 
     async def _run(self, message: UserMessage | None, turn: OpenTurn) -> RunResult:
         dialogue = self.dialogue
-        self.tool_calls, self.stopped, self.busy = 0, False, True
+        self.tool_calls, self.stopped, self.busy, self.failed_only = 0, False, True, not turn.known
         deadline = self._arm_deadline()
         try:
             if _COMMAND_TOOL in self.scope.catalog:
@@ -142,17 +162,25 @@ class Loop:
         worker = self.scope.worker
         repetition = Repetition()
         repaired = asked = False
+        first: AssistantMessage | None = None
         for _ in range(worker.max_iterations):
             await self.before_turn()
             response = turn.response or await self.dialogue.next_response()
             begun, turn = turn, OpenTurn()
             if response.calls:
                 await self._run_calls(response, repetition, begun)
+                first = None
                 continue
             if (unsent := self.dialogue.last_unsent) and not asked:
                 asked = True
                 self.dialogue.history.add(UserMessage(text=self._call_behind_words(unsent), kind="note"))
                 continue
+            if not asked and self._may_have_forgotten():
+                asked, first = True, response
+                text = _NOTHING_WORKED if self.tool_calls else _NOTHING_CALLED
+                self.dialogue.history.add(UserMessage(text=text, kind="note"))
+                continue
+            response, first = first or response, None
             if worker.output_schema is None:
                 return response.text
             problem = check_answer(response.text, worker.output_schema)
@@ -163,6 +191,10 @@ class Loop:
             repaired = True
             self.dialogue.history.add(UserMessage(text=repair_request(problem), kind="note"))
         raise _RunEnded(RunStatus.LIMIT, f"Maximum iterations ({worker.max_iterations}) exceeded")
+
+    def _may_have_forgotten(self) -> bool:
+        tools, is_small = self.scope.model_tools, isinstance(self.dialogue.model, TextCallModel)
+        return self.is_single() and self.failed_only and is_small and tools.compact and bool(tools.offers())
 
     def _call_behind_words(self, tool: str) -> str:
         tools = self.scope.model_tools
@@ -178,6 +210,7 @@ class Loop:
             [ToolCall(call.name, call.args, Caller.LLM, id=call.id, problem=call.problem) for call in calls]
         )
         self.scope.model_tools.mark_called(outcomes)
+        self.failed_only &= not any(outcome.ok or outcome.status in _REFUSED for outcome in outcomes)
         signal = self.scope.signal
         stopped = any(outcome.stop_turn for outcome in outcomes)
         notes = repetition.note_all(outcomes)

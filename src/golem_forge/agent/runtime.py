@@ -292,6 +292,7 @@ class WorkerRuntime:
 
     async def run(self, text: str, attachments: Sequence[AttachmentInput] = ()) -> RunResult:
         """One input, one answer, and the end of this run of the session."""
+        self._ready.run.single = True
         result = await self.turn(text, attachments)
         self.end(result)
         return result

@@ -90,6 +90,8 @@ class WorkerRun:
     generation: GenerationSettings = field(default_factory=GenerationSettings)
     """Generation settings from the program, its file, the command line and the person."""
     loop: Loop | None = None
+    single: bool = False
+    """Whether it answers one input and ends, of a root; workers of others always do."""
     pending_model: asyncio.Future[Model] | None = None
     """A model that is being opened while the person types; `WorkerManager.wait_for_model` waits for it."""
     models: list[Model] = field(default_factory=list)
@@ -445,7 +447,11 @@ class WorkerManager:
             next_model=partial(self._next_model, run),
         )
 
-        run.loop = Loop(dialogue=dialogue, before_turn=partial(self._before_request, run))
+        run.loop = Loop(
+            dialogue=dialogue,
+            before_turn=partial(self._before_request, run),
+            is_single=lambda: run.single or scope.depth > 0,
+        )
 
     async def _add_all_tools(self, run: WorkerRun) -> None:
         """Tools of modules and sub-workers, and what the worker's blocks say about all of them."""

@@ -255,7 +255,8 @@ class ToolText(NamedTuple):
     """Descriptions of parameters whose name is not enough."""
 
 
-_FROM_END: Final = "first line; negative: from the end"
+_FROM_END: Final = "first line (1); -9: the last 9"
+"""With a number that nobody wants: small models fill in what a description names."""
 _PATCH: Final = """\
 Change files by a patch; all of it is applied, or nothing. The form:
 *** Begin Patch
@@ -308,7 +309,7 @@ MODEL_TEXTS: Final[Mapping[str, ToolText]] = {
         "Fetch a web page as text.", {"start_index": "where to go on in a long page", "raw": "the HTML source"}
     ),
     "read_output": ToolText(
-        "Read a long or old output by its handle (out_…).",
+        "Read the rest of an output, by the handle out_… in its result.",
         {"offset": _FROM_END, "grep": "only lines that match", "context": "lines around a match"},
     ),
     "tool_search": ToolText(""),
@@ -335,8 +336,11 @@ RARE: Final = frozenset(
 (`list_dir`, `exec_command`). They stay callable by name.
 """
 
-RARE_IN_SMALL_CONTEXTS: Final = RARE | {"run_code", "write_stdin", "update_plan", "webfetch", "delete_file"}
-"""Tools that are deferred for a model with a small context; the rest reads, searches, edits and runs commands."""
+RARE_IN_SMALL_CONTEXTS: Final = RARE | {
+    *("run_code", "write_stdin", "update_plan", "webfetch", "delete_file", "read_output"),
+}
+"""Tools that are deferred for a model with a small context; the rest reads, searches, edits and runs commands.
+`read_output`: an output that was cut names it with its handle, and before there is one small models make handles up."""
 
 
 _OUTSIDE: Final = " `outside` runs one exact command without walls, if the person agrees."

@@ -21,7 +21,7 @@ def at(body: Any, path: str) -> Any:
     return body
 
 
-async def sent(wire: Any, model: str, **said: Any) -> dict[str, Any]:
+async def sent(wire: Any, model: str, ends: tuple[str, ...] = (), **said: Any) -> dict[str, Any]:
     """The body of the request that a model with these settings makes."""
     provider = model.partition(":")[0]
     library = {"google": "google.genai", "bedrock": "boto3"}.get(provider)
@@ -42,7 +42,10 @@ async def sent(wire: Any, model: str, **said: Any) -> dict[str, Any]:
         )
         try:
             request = Request(
-                system="Be brief.", messages=(UserMessage(text="Hello"),), max_output_tokens=opened.max_output_tokens
+                system="Be brief.",
+                messages=(UserMessage(text="Hello"),),
+                max_output_tokens=opened.max_output_tokens,
+                stop=ends,
             )
             if provider == "bedrock":  # whose format the local server does not speak: it refuses
                 with pytest.raises(ModelError):
@@ -109,6 +112,12 @@ async def test_what_nobody_said_is_not_sent(wire: Any, model: str) -> None:
     body = str(await sent(wire, model)).lower()
     for word in ("effort", "temperature", "top_p", "topp", "'stop", "thinking"):
         assert word not in body, body
+
+
+async def test_an_own_server_is_told_where_the_answer_ends_and_no_other_is(wire: Any) -> None:
+    assert (await sent(wire, OWN, ("<result",), stop=("END",)))["stop"] == ["END", "<result"]
+    assert (await sent(wire, OWN, ("<result",)))["stop"] == ["<result"]
+    assert "stop_sequences" not in await sent(wire, SONNET, ("<result",))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from golem_forge.agent.model.interface import (
     ToolOffer,
     UserMessage,
 )
-from golem_forge.agent.model.text_calls import TextCallModel, may_become_call, read_text_calls
+from golem_forge.agent.model.text_calls import TextCallModel, may_become_call, read_named_call, read_text_calls
 
 ONE = '{"name": "read", "arguments": {"path": "a.py"}}'
 READ = ("read", {"path": "a.py"})
@@ -102,6 +102,84 @@ def test_what_cannot_become_a_call_is_shown_at_once(text: str) -> None:
     assert not may_become_call(text)
 
 
+NAMED: dict[str, Any] = {
+    "read": {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["path"],
+    },
+    "move": {
+        "type": "object",
+        "properties": {"old": {"type": "string"}, "new": {"type": "string"}},
+        "required": ["old", "new"],
+    },
+    "count": {"type": "object", "properties": {"number": {"type": "integer"}}, "required": ["number"]},
+    "list": {"type": "object", "properties": {"path": {"type": "string"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<read><path>a.py</path></read>", READ),
+        ("\n<read>\n  <path>a.py</path>\n  <limit>5</limit>\n</read>\n", ("read", {"path": "a.py", "limit": 5})),
+        ("```xml\n<read><path>a.py</path></read>\n```", READ),
+        ('<read>{"path": "a.py"}</read>', READ),
+        ("<read>What is in it?</read>", ("read", {"path": "What is in it?"})),
+        ("<read><path><![CDATA[<a>]]></path></read>", ("read", {"path": "<a>"})),
+        ("<list></list>", ("list", {})),
+        ('read(path="a.py", limit=5)', ("read", {"path": "a.py", "limit": 5})),
+        ("read('a.py')", READ),
+        ("read('a.py', limit=5)", ("read", {"path": "a.py", "limit": 5})),
+        ("read(a.py)", READ),
+        ("```python\nread('a.py')\n```", READ),
+        ("read(path='a\\d')", ("read", {"path": "a\\d"})),
+        ("count(number=7)", ("count", {"number": 7})),
+        ("list()", ("list", {})),
+        ("move(old='a', new='b')", ("move", {"old": "a", "new": "b"})),
+    ],
+)
+def test_a_call_in_the_form_of_its_tool(text: str, found: Any) -> None:
+    assert read_named_call(text, NAMED.get) == found
+    assert all(may_become_call(text[:at], NAMED) for at in range(len(text))), "it was held back from its beginning on"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "read",
+        "It is read('a.py').",
+        "read('a.py') reads it.",
+        "<read><path>a.py</path></read> is the call.",
+        "Use <read><path>a.py</path></read>",
+        "unknown('a.py')",
+        "<unknown>a.py</unknown>",
+        "<p>read</p>",
+        "read('a', 'b')",
+        "read(**words)",
+        "read(f(x))",
+        "read(open('x').read())",
+        "move(a)",
+        "<move>a</move>",
+        "count(7)",
+        "count(seven)",
+        "read(7)",
+        "list(a)",
+        "read(path=1j)",
+        "read(path={1})",
+        "read(limit=1e999)",
+        "read(" + "(" * 10_000 + ")",
+        "read('" + "a" * 20_000 + "')",
+        "<read>a <b>c</b></read>",
+        "<read></read><read></read>",
+        "<read><path>a</path></read><read><path>b</path></read>",
+    ],
+)
+def test_what_only_resembles_that_form_is_an_answer(text: str) -> None:
+    assert read_named_call(text, NAMED.get) is None
+
+
 class Saying:
     name = "test:m"
     context_window = None
@@ -124,7 +202,7 @@ class Saying:
 
 
 async def said(text: str, *, piece: int = 3, finish: Finish = Finish.STOP, tools: bool = True) -> tuple[str, Completed]:
-    offer = ToolOffer(name="read", description="Reads.", schema={"type": "object"})
+    offer = ToolOffer(name="read", description="Reads.", schema=NAMED["read"])
     request = Request(
         system="",
         messages=(UserMessage(text="go"),),
@@ -152,6 +230,14 @@ async def test_a_call_is_taken_told_and_never_shown_as_text() -> None:
 async def test_a_tool_that_waits_to_be_found_can_be_called_so_too() -> None:
     _, done = await said(ONE.replace('"read"', '"waiting"'))
     assert [call.name for call in done.message.calls] == ["waiting"]
+
+
+@pytest.mark.parametrize("text", ["<read><path>a.py</path></read>", "read(path='a.py')", "```\nread(a.py)\n```"])
+async def test_a_call_in_the_form_of_its_tool_is_taken_and_never_shown(text: str) -> None:
+    shown, done = await said(text)
+    [call] = done.message.calls
+    assert (call.name, call.args, done.message.text, shown) == ("read", {"path": "a.py"}, "", "")
+    assert done.note == "test:m wrote its call as text; taken as a call of read"
 
 
 @pytest.mark.parametrize("more", [{"finish": Finish.LENGTH}, {"tools": False}], ids=["cut", "no tools"])

@@ -124,6 +124,23 @@ async def test_no_call_of_a_response_that_was_cut_can_run() -> None:
     assert [call.problem for call in completed.message.calls] == ["response was cut at the token limit"] * 2
 
 
+async def test_the_calls_before_a_result_that_the_model_made_up_are_whole() -> None:
+    inner = Writer([CALL, "\n<tool_re", "sult>\nL1: 1\nL2: 2\n", "L3"], finish=Finish.LENGTH)
+    events, completed = await ask(XmlModel(inner))
+    assert [(call.name, call.args, call.problem) for call in completed.message.calls] == [("add", {"n": 7}, "")]
+    assert completed.finish is Finish.STOP
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "\n"
+    await ask(XmlModel(inner), UserMessage(text="hi"), completed.message)
+    said = inner.requests[1].messages[1]
+    assert isinstance(said, AssistantMessage) and said.text == f"{CALL}\n", "the history holds nothing of it either"
+
+
+async def test_the_server_is_told_to_stop_before_a_result() -> None:
+    inner = Writer(["fine"])
+    await ask(XmlModel(inner))
+    assert inner.requests[0].stop == ("<tool_result",)
+
+
 async def test_only_the_models_own_words_are_parsed() -> None:
     _, completed = await ask(XmlModel(Writer(["fine"])), UserMessage(text=f"say {CALL}"))
     assert completed.message.calls == ()

@@ -96,6 +96,72 @@ def test_w21_a_call_without_a_name_is_refused() -> None:
     assert problem_of("<tool></tool>") == "tool call without tool_name"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool>write</tool_name><arguments><path>a</path></arguments></tool>",
+        "<tool>write</tool><arguments><path>a</path></arguments></tool>",
+        "<tool>\nwrite\n</tool>\n<arguments>\n<path>a</path>\n</arguments>\n</tool>",
+        '<tool> write </tool><arguments>{"path": "a"}</arguments></tool>',
+    ],
+)
+def test_a_name_with_half_of_its_tags_is_a_name(text: str) -> None:
+    for cut in range(len(text)):
+        (call,) = read(text[:cut], text[cut:]).calls
+        assert (call.name, call.args, call.problem) == ("write", {"path": "a"}, ""), text[:cut]
+
+
+def test_a_bare_name_may_be_a_whole_call() -> None:
+    result = read("<tool>write</tool> then <tool>edit</tool><tool>write</tool_name></tool>\n<tool>edit</tool>")
+    assert [(call.name, call.args, call.problem) for call in result.calls] == [
+        ("write", {}, ""),
+        ("edit", {}, ""),
+        ("write", {}, ""),
+        ("edit", {}, ""),
+    ]
+    assert result.text == "then \n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("<tool>write</tool><argum", "tool call without </tool>"),
+        ("<tool>write</tool><arguments><path>a</path>", "tool call without </tool>"),
+        ("<tool>write a file</tool>", "tool call without tool_name"),
+        ("<tool>write</tool_name>edit</tool_name></tool>", "</tool_name> where </tool> was expected"),
+        ("<tool>write</tool><arguments></arguments>edit</tool>", "text between the elements"),
+        ("<tool>x<server_name>git</server_name></tool>", "tool call without tool_name"),
+    ],
+)
+def test_what_is_no_bare_name_is_refused(text: str, problem: str) -> None:
+    assert problem in problem_of(text)
+
+
+# Results that the model made up
+
+
+@pytest.mark.parametrize("behind", ["<tool_result>\nL1: 1\n", '<tool_result id="1">x</tool_result>', "<tool_result"])
+def test_a_result_behind_a_call_ends_the_message(behind: str) -> None:
+    call = "<tool><tool_name>edit</tool_name></tool>"
+    text = f"So: {call}\n{behind} and {call}"
+    for cut in range(len(text)):
+        result = read(text[:cut], text[cut:], " more")
+        assert (result.text, result.written, result.made_up) == ("So: \n", f"So: {call}\n", True)
+        assert [call.name for call in result.calls] == ["edit"]
+
+
+@pytest.mark.parametrize(
+    "text", ["<tool_result>5</tool_result>", "a <tool_res", "```\n<tool_result>\n```\n<tool_results"]
+)
+def test_a_result_without_a_call_is_text(text: str) -> None:
+    assert read(text) == XmlResponse(text=text, calls=(), rest=read(text).rest, written=text)
+
+
+def test_a_result_in_a_fence_behind_a_call_is_text() -> None:
+    result = read("<tool><tool_name>edit</tool_name></tool>\n```\n<tool_result>\n```\nend")
+    assert (result.text, result.made_up) == ("\n```\n<tool_result>\n```\nend", False)
+
+
 # W22
 
 

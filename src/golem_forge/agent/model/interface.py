@@ -198,6 +198,8 @@ class Request:
     schema_of: Callable[[str], Mapping[str, Any]] | None = None
     """(name) → the schema of what a model may call though it is not in `tools`, or not by that spelling; {}: nothing.
     For layers that read arguments themselves."""
+    stop: tuple[str, ...] = ()
+    """Texts before which the answer ends, for a server of one's own; another provider may refuse to be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

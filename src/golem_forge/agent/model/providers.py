@@ -379,6 +379,8 @@ class PydanticAIModel:
         settings["cache"] = True  # the loop sends the same beginning again and again; where a provider wants a mark
         if "stop_sequences" in said:
             settings["stop_sequences"] = list(said["stop_sequences"])
+        if request.stop and self._provider in _LOCAL:
+            settings["stop_sequences"] = [*settings.get("stop_sequences", ()), *request.stop]
         if request.max_output_tokens is not None:
             settings["max_tokens"] = request.max_output_tokens
         elif self._provider == "anthropic":  # the API requires a number; others have their own maximum

@@ -14,7 +14,9 @@ with these calls, and `Completed.note` says so. Anything else stays the answer, 
 call behind words, `Completed.unsent` names the tool, for the loop to ask. Text that may become a call is held back
 while it streams; as soon as it cannot, it is shown. `read_text_calls` reads the text. Taken: a JSON object with a name
 and arguments, a list of such objects, several one after the other, each bare, in a code fence or in a tag
-(`<tool_call>`). Not taken: words beside it, other keys, a name that no tool has.
+(`<tool_call>`). Not taken: words beside it, other keys, a name that no tool has. `read_named_call` reads what names the
+tool as its form: an element (`<read_file><path>a</path></read_file>`) or a call as in a program
+(`read_file(path="a")`); a value without a name is that of the only argument that the tool requires.
 
 Threat: a file or page may hold such text, and a model may repeat it. A call read here is judged like every call of the
 model, and no more trusted than what the model writes in its own format.
@@ -22,9 +24,11 @@ model, and no more trusted than what the model writes in its own format.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -45,7 +49,7 @@ from golem_forge.agent.model.interface import (
     WrappedModel,
 )
 from golem_forge.agent.model.selection import OWN_SERVERS
-from golem_forge.agent.model.xml_reader import SERVER_SEPARATOR, XmlReader
+from golem_forge.agent.model.xml_reader import RESULT_TAG, SERVER_SEPARATOR, XmlReader
 from golem_forge.agent.model.xml_scanner import BLANKS, ELEMENT_NAME
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import NotJson, as_json, compact_json
@@ -170,8 +174,67 @@ def _refuse(constant: str) -> Any:
     raise _NoCall
 
 
-def may_become_call(text: str) -> bool:
-    """Whether the beginning of an answer may still turn out to be a call."""
+_ELEMENT: Final = regex(r"<([\w.-]{1,200})>(.*)</\1>", re.DOTALL)
+_PROGRAM_CALL: Final = regex(r"(\w{1,200})\((.*)\)", re.DOTALL)
+_WHOLE_FENCE: Final = regex(r"(`{3,}|~{3,})[ \t]*[\w+-]{0,30}[ \t]*\r?\n(.*?)\r?\n?\1", re.DOTALL)
+_LONGEST_PROGRAM_CALL: Final = 16 * 1024
+_BARE_VALUE: Final = regex(r"[^\s()\[\]{}=,;\"'`<>](?:[^()\[\]{}=,;\"'`<>\n]{0,200}[^\s()\[\]{}=,;\"'`<>])?")
+
+
+def read_named_call(text: str, schema_of: Callable[[str], Mapping[str, Any] | None]) -> tuple[str, Any] | None:
+    """(name, arguments) of a text that is one call with the tool's name as its form. `schema_of`: None for a name that
+    no tool has."""
+    text = text.strip()
+    if not text or len(text) > LONGEST:
+        return None
+    if fence := _WHOLE_FENCE.fullmatch(text):
+        text = fence[2].strip()
+    written = _ELEMENT.fullmatch(text) or _PROGRAM_CALL.fullmatch(text)
+    schema = schema_of(written[1]) if written else None
+    if written is None or schema is None:
+        return None
+    name, inside = written[1], written[2].strip()
+    args = _element_arguments(name, inside, schema) if text[0] == "<" else _program_arguments(text, inside, schema)
+    return None if args is None else (name, args)
+
+
+def _element_arguments(name: str, inside: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    reader = XmlReader({name: schema})
+    reader.feed(_call_element(name, inside))
+    read = reader.finish()
+    if not read.text and len(read.calls) == 1 and not read.calls[0].problem:
+        return dict(read.calls[0].args)
+    return None if "<" in inside else _only_argument(inside, schema)
+
+
+def _program_arguments(text: str, inside: str, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    if len(text) > _LONGEST_PROGRAM_CALL:
+        return None
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of a backslash that begins no escape
+            call = ast.parse(text, mode="eval").body
+        if not isinstance(call, ast.Call) or any(each.arg is None for each in call.keywords) or len(call.args) > 1:
+            return None
+        args = {str(each.arg): ast.literal_eval(each.value) for each in call.keywords}
+        if call.args:
+            first = _only_argument(ast.literal_eval(call.args[0]), schema)
+            args = {} if first is None else first | args
+        return json.loads(json.dumps(args, allow_nan=False)) if args or not inside else None
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        return _only_argument(inside, schema) if _BARE_VALUE.fullmatch(inside) else None
+
+
+def _only_argument(value: Any, schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The value by the name of the only argument that is required; None: there are more or none, or it is no string."""
+    required: Sequence[str] = schema.get("required") or ()
+    known = schema.get("properties")
+    part = known.get(required[0]) if isinstance(known, dict) and len(required) == 1 else None
+    fits = isinstance(part, dict) and part.get("type") == "string" and isinstance(value, str) and bool(value)
+    return {required[0]: value} if fits else None
+
+
+def may_become_call(text: str, names: Collection[str] = ()) -> bool:
+    """Whether the beginning of an answer may still turn out to be a call. `names`: of tools."""
     rest = text.lstrip()
     if not rest:
         return True
@@ -180,6 +243,8 @@ def may_become_call(text: str) -> bool:
     if opened := _OPEN_FENCE.match(rest):
         rest = rest[opened.end() :]
     elif _OPENING_FENCE.match(rest):
+        return True
+    if any(form.startswith(rest) or rest.startswith(form) for name in names for form in (f"<{name}>", f"{name}(")):
         return True
     if opened := _OPEN_TAG.match(rest):
         if opened[1]:
@@ -198,7 +263,8 @@ def may_become_call(text: str) -> bool:
 class _Held:
     """The beginning of a response, as long as it may be a call."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
         self._pieces: list[str] = []
         self._size = 0
 
@@ -208,7 +274,7 @@ class _Held:
         before, self._size = self._size, self._size + len(piece)
         if before > _DECIDED_BY:
             return self._size <= LONGEST
-        return may_become_call(self.text)
+        return may_become_call(self.text, self._names)
 
     @property
     def text(self) -> str:
@@ -217,7 +283,7 @@ class _Held:
 
 class TextCallModel(WrappedModel):
     async def stream(self, request: Request) -> AsyncIterator[ModelEvent]:
-        held: _Held | None = _Held() if request.tools else None
+        held: _Held | None = _Held([offer.name for offer in request.tools]) if request.tools else None
         events = self.inner.stream(request)
         try:
             async for event in events:
@@ -253,15 +319,19 @@ def with_text_calls(completed: Completed, request: Request) -> Completed:
     if message.calls or completed.finish is not Finish.STOP or not request.tools:
         return completed
     schemas: Mapping[str, Any] = {offer.name: offer.schema for offer in request.tools}
-    found = read_text_calls(
-        message.text, lambda name: name in schemas or bool(request.schema_of and request.schema_of(name))
-    )
+
+    def schema_of(name: str) -> Mapping[str, Any] | None:
+        return schemas[name] if name in schemas else (request.schema_of and request.schema_of(name)) or None
+
+    found = read_text_calls(message.text, lambda name: schema_of(name) is not None)
+    if not found and (named := read_named_call(message.text, schemas.get)):
+        found = (named,)
     if not found:
         unsent = unsent_call(message.text)
         return replace(completed, unsent=unsent) if unsent else completed
     calls = tuple(RequestedCall(id=f"call_{new_id()}", name=name, args=args) for name, args in found)
-    named = ", ".join(dict.fromkeys(call.name for call in calls))
-    note = f"{message.model or 'the model'} wrote its call as text; taken as a call of {named}"
+    tools = ", ".join(dict.fromkeys(call.name for call in calls))
+    note = f"{message.model or 'the model'} wrote its call as text; taken as a call of {tools}"
     # What the provider has of this message is the text; the history shows the model its call in the right form.
     return replace(completed, message=replace(message, text="", calls=calls, raw=None), note=note)
 
@@ -300,6 +370,8 @@ class XmlModel(WrappedModel):
                         yield TextDelta(read.rest)
                     raw = {_WRITTEN_KEY: read.written, _INNER_KEY: event.message.raw}
                     calls = (*read.calls, *event.message.calls)
+                    if read.made_up and not event.message.calls:
+                        event = replace(event, finish=Finish.STOP)  # what was cut comes behind the message
                     if event.finish is Finish.LENGTH:  # why the last one is not closed
                         calls = tuple(replace(call, problem=RESPONSE_CUT) for call in calls)
                     yield replace(event, message=replace(event.message, text=read.text, calls=calls, raw=raw))
@@ -318,6 +390,7 @@ def as_plain_text(request: Request) -> Request:
         system=f"{request.system}\n\n{prompt}" if prompt and request.system else prompt or request.system,
         messages=tuple(_message_as_text(message, schemas) for message in request.messages),
         tools=(),
+        stop=(*request.stop, RESULT_TAG) if prompt else request.stop,
     )
 
 

@@ -4,6 +4,8 @@
 around the calls and the calls, in order. Never raises: what cannot be a call is a RequestedCall with a `problem`. A
 possible `<tool>` at the end of a piece is held back until it is clear what it is; in a fenced code block and in inline
 code it is text. Whether a backtick before it begins inline code is known only where that ends, so it waits until then.
+A `<tool_result>` behind a call ends the message: small models go on with a result that they make up, and with what they
+would do next. None of it is text, and none of it a call.
 
 `read_arguments` turns the `<arguments>` element into values and raises ArgumentMismatch naming the field. Types come
 from the tool's schema; the look of a text decides nothing. Where a string is allowed, text is that string (`007`,
@@ -17,7 +19,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from golem_forge.agent.model.interface import MAX_CALLS, RequestedCall
-from golem_forge.agent.model.xml_scanner import BLANKS, TOOL_NAME, CallScanner, CodeTracker, Element, shorten_problem
+from golem_forge.agent.model.xml_scanner import (
+    ARGUMENTS,
+    BLANKS,
+    TOOL_NAME,
+    CallScanner,
+    CodeTracker,
+    Element,
+    shorten_problem,
+)
 from golem_forge.core.ids import new_id
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
@@ -26,11 +36,14 @@ from golem_forge.tools.schema import field_path, resolve_schema
 from golem_forge.tools.validation import type_name
 
 _TAG: Final = "<tool>"
-_TAG_OR_PREFIX: Final = regex(r"<tool>|<(?:t(?:o(?:ol?)?)?)?\Z")
+RESULT_TAG: Final = "<tool_result"
+_TAG_OR_PREFIX: Final = regex(
+    rf"{_TAG}|{RESULT_TAG}|(?:{'|'.join(RESULT_TAG[:end] for end in range(len(RESULT_TAG) - 1, 0, -1))})\Z"
+)
 _SPAN_PIECE: Final = regex(r"`+|\n|[^`\n]+")
 _LONGEST_SPAN: Final = 8 * 1024
 """Characters that are looked at for the end of inline code; beyond them the backtick before the tag was only one."""
-_CALL_PARTS: Final = ("server_name", TOOL_NAME, "arguments")
+_CALL_PARTS: Final = ("server_name", TOOL_NAME, ARGUMENTS)
 LOCAL_SERVER: Final = "local"
 SERVER_SEPARATOR: Final = "__"
 """Stands between server and tool in the name of an MCP tool, and in no other name."""
@@ -44,7 +57,10 @@ class XmlResponse:
     rest: str
     """The part of `text` that no `feed` has given yet."""
     written: str
-    """The whole as the model wrote it; a call over the size limit only by its beginning."""
+    """The whole as the model wrote it, without results that it made up; a call over the size limit only by its
+    beginning."""
+    made_up: bool = False
+    """Whether it went on with a result of its own: its calls stand before that, and each of them is whole."""
 
 
 @dataclass(slots=True)
@@ -73,6 +89,7 @@ class XmlReader:
         self._text: list[str] = []
         self._written: list[str] = []
         self._calls: list[RequestedCall] = []
+        self._made_up = False
 
     def feed(self, chunk: str) -> str:
         shown = len(self._text)
@@ -95,20 +112,25 @@ class XmlReader:
         self._held = ""
         rest = "".join(self._text[shown:])
         return XmlResponse(
-            text="".join(self._text), calls=tuple(self._calls), rest=rest, written="".join(self._written)
+            text="".join(self._text),
+            calls=tuple(self._calls),
+            rest=rest,
+            written="".join(self._written),
+            made_up=self._made_up,
         )
 
     def _read(self, data: str) -> None:
         at = 0
-        while at < len(data):
+        while at < len(data) and not self._made_up:
             if self._doubt is not None:
                 data, at = self._look_ahead(self._doubt, data, at)
                 continue
-            after = self._call_from(self._call, data, at) if self._call else self._text_from(data, at)
-            if after == at and self._doubt is None:
+            call = self._call
+            after = self._call_from(call, data, at) if call else self._text_from(data, at)
+            if after == at and self._doubt is None and self._call is call:
                 break
             at = after
-        self._held = data[at:]
+        self._held = "" if self._made_up else data[at:]
 
     def _text_from(self, data: str, at: int) -> int:
         candidate = _TAG_OR_PREFIX.search(data, at)
@@ -117,6 +139,11 @@ class XmlReader:
             self._show(data[at:start])
         elif self._code.quoted:
             self._show("<")
+            start += 1
+        elif data.startswith(RESULT_TAG, at):
+            self._made_up = bool(self._calls)
+            if not self._made_up:
+                self._show("<")
             start += 1
         elif data.startswith(_TAG, at):
             self._code.settle()

@@ -1,8 +1,9 @@
 """The grammar of one XML call, read as it arrives, and where in Markdown a tag is only quoted.
 
 CallScanner takes text in pieces of any size, from behind `<tool>` to `</tool>`, and builds a tree of Elements or a
-`problem`. It is lenient where nothing else can be meant (a bare `&`, a `<` that begins no tag); attributes, comments,
-DTDs, processing instructions and tags that do not match are refused, and then only the end of the call is looked for.
+`problem`. It is lenient where nothing else can be meant: a bare `&`, a `<` that begins no tag, and a name without its
+own tags, or with half of them, as small models write it: `<tool>read_file</tool_name>…`. Attributes, comments, DTDs,
+processing instructions and tags that do not match are refused, and then only the end of the call is looked for.
 Time is linear; bytes, elements and levels are bounded.
 
 CodeTracker says whether a position in streamed Markdown is code. A fence begins a line, at any indentation, in block
@@ -27,6 +28,7 @@ MAX_ELEMENTS: Final = 100_000
 MAX_SHOWN: Final = 200
 TOOL: Final = "tool"
 TOOL_NAME: Final = "tool_name"
+ARGUMENTS: Final = "arguments"
 BLANKS: Final = " \t\r\n"
 
 _CDATA: Final = "<![CDATA["
@@ -37,6 +39,8 @@ _STARTS_TAG: Final = regex(r"[^\W\d]|[/!?]")
 _REFERENCE: Final = regex(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7})|#[xX]([0-9a-fA-F]{1,6}));")
 _NAMED_REFERENCES: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 ELEMENT_NAME: Final = regex(_NAME)
+_BARE_NAME: Final = regex(r"[\w.:-]{1,128}")
+_ARGUMENTS_TAG: Final = f"<{ARGUMENTS}>"
 
 
 @dataclass(slots=True)
@@ -105,6 +109,8 @@ class CallScanner:
         self._open = [self.root]
         self._open_tools = 1
         self._in_cdata = False
+        self._named = False
+        """`</tool>` stood where the name ended: the arguments may follow."""
         self._elements = 1
         self._bytes = len("<tool>")
         self._written = ["<tool>"]
@@ -113,6 +119,11 @@ class CallScanner:
         """Reads on from `at`; gives where it stopped: behind the call, or before an unfinished tag."""
         start = at
         while at < len(data) and not self.done:
+            if self._named and (after := self._behind_name(data, at)) >= 0:
+                if after == at:
+                    break
+                at = after
+                continue
             after = self._cdata(data, at) if self._in_cdata else self._markup(data, at)
             if after == at:
                 break
@@ -123,6 +134,9 @@ class CallScanner:
     def close(self, rest: str) -> None:
         """The stream ended inside the call; `rest` is what was held back."""
         self._keep(rest)
+        if self._named and not rest:
+            self.done = True
+            return
         self._refuse(f"tool call without </tool>: {''.join(self._written)[:MAX_SHOWN]}")
 
     def written(self) -> str:
@@ -137,6 +151,17 @@ class CallScanner:
         self._written.append(text[: MAX_SHOWN + 1] if self._is_too_large() else text)
         if self._is_too_large():
             self._written = ["".join(self._written)[: MAX_SHOWN + 1]]
+
+    def _behind_name(self, data: str, at: int) -> int:
+        """Where to go on behind `<tool>name</tool>`; -1: the arguments begin here. Anything else ends the call."""
+        rest = data[at : at + len(_ARGUMENTS_TAG)]
+        if rest[0] in BLANKS:
+            return at + 1
+        if rest == _ARGUMENTS_TAG:
+            self._named = False
+            return -1
+        self.done = not _ARGUMENTS_TAG.startswith(rest)
+        return at
 
     def _cdata(self, data: str, at: int) -> int:
         end = data.find("]]>", at)
@@ -212,6 +237,9 @@ class CallScanner:
             self._open.append(element)
 
     def _end(self, name: str) -> None:
+        if name in (TOOL, TOOL_NAME) and self._takes_bare_name():
+            self._named = name == TOOL
+            return
         if not self.problem and self._open[-1].name != name:
             self._refuse(f"</{name}> where </{self._open[-1].name}> was expected")
         self._open_tools -= name == TOOL
@@ -220,6 +248,14 @@ class CallScanner:
         else:
             self._open.pop()
             self.done = not self._open
+
+    def _takes_bare_name(self) -> bool:
+        """Whether all that the call holds so far is a name without tags of its own, which then gets them."""
+        root = self.root
+        if self.problem or self._open != [root] or root.children or not _BARE_NAME.fullmatch(root.text()):
+            return False
+        root.children, root.runs = [Element(TOOL_NAME, runs=root.runs)], []
+        return True
 
     def _text(self, text: str) -> None:
         self._count(text)
