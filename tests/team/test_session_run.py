@@ -122,16 +122,24 @@ def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> N
             journal.append("begun", {"call": call, "tool": "write_file", "args": {}})
         if ends:
             journal.finish(call, "success")
+    journal.append("proposed", {"call": "open", "tool": "ask", "args": {}, "worker": "main/helper"})
+    journal.append("begun", {"call": "open", "tool": "ask", "args": {}})
+    journal.append("event", {"event": "formRequired", "data": {"requestId": "q-open", "toolCallId": "open"}})
     journal.append("proposed", {"call": "root", "tool": "write_file", "args": {}, "worker": "main", "caller": "llm"})
     journal.flush()
     assert first.journal is not None
     assert first.journal.writer.flush()
-    with store.database.transaction() as connection:
-        connection.execute("UPDATE sessions SET lease_until = 1")
-    second = take_over("r2")
-    second.reopen(session, None, lambda record, call: None)
-    asked = {name: second.is_unused(f"q-{name}", name) for name in ("decided", "begun", "finished", "unknown")}
-    assert asked == {"decided": True, "begun": False, "finished": False, "unknown": True}
+    for runner in ("r2", "r3"):  # the first of them was killed before it told of it
+        with store.database.transaction() as connection:
+            connection.execute("UPDATE sessions SET lease_until = 1")
+        second = take_over(runner)
+        second.reopen(session, None, lambda record, call: None)
+        assert second.journal is not None
+        assert second.journal.writer.flush()
+        asked = {
+            name: second.is_unused(f"q-{name}", name) for name in ("decided", "begun", "open", "finished", "unknown")
+        }
+        assert asked == {"decided": True, "begun": False, "open": True, "finished": False, "unknown": True}
     assert not second.is_unused("q-root", "root"), "the call goes on, and finds the answer by the same question"
     commits.close()
 

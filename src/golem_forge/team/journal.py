@@ -27,8 +27,10 @@ from typing import Any, Final
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.events.journal import (
+    ARGS_NOT_KEPT,
     JOURNAL_VERSION,
     MAY_HAVE_RUN,
+    NEVER_RAN,
     Journal,
     RecordHandler,
     ReopenedJournal,
@@ -60,6 +62,9 @@ it.
 """
 _QUESTIONS: Final = frozenset({"approvalRequired", "formRequired"})
 """Events of questions that are rows of the store."""
+_CLOSINGS: Final = frozenset({"approvalResolved", "formResolved"})
+_SETTLED: Final = frozenset({MAY_HAVE_RUN, NEVER_RAN, ARGS_NOT_KEPT})
+"""What a journal that is reopened says of calls that were open."""
 _log = logging.getLogger(__name__)
 
 
@@ -414,11 +419,11 @@ class StoredJournals:
         self._asked: set[str] = set()
         """Ids of all questions on record."""
         self._closed: set[str] = set()
-        """Ids of those that ended with the runner before this one."""
+        """Ids of those that ended with a runner, without an answer."""
         self._go_on: set[str] = set()
         """Ids of calls that are made now: each asks the same question, by its id, and finds the answer."""
         self._never_ran: set[str] = set()
-        """Ids of calls that ended with it before they started."""
+        """Ids of calls that ended with a runner before they started."""
         self.has_run = False
         """Whether a worker ran in it before."""
         self._lines = self._download()
@@ -450,6 +455,8 @@ class StoredJournals:
 
     def reopen(self, session_id: str, redact: Callable[[Any], Any] | None, take: RecordHandler) -> ReopenedJournal:
         taken_up = 0
+        call_of: dict[str, str] = {}
+        settled: set[str] = set()
 
         def take_record(record: dict[str, Any], call: Any) -> None:
             nonlocal taken_up
@@ -463,8 +470,8 @@ class StoredJournals:
                 taken_up = int(record.get("number", 0))
             elif isinstance(value := record.get("value"), Mapping) and value.get("kind") == "exec.result":
                 self.last_command = max(self.last_command, int(value.get("session_id") or 0))
-            elif record.get("type") == "event" and record["event"] in _QUESTIONS:
-                self._asked.add(str(record["data"].get("requestId")))
+            else:
+                self._note_question(record, call_of, settled)
             take(record, call)
 
         past = read_past(self._copy, session_id, None, take_record)
@@ -472,14 +479,30 @@ class StoredJournals:
         self.may_have_run = [call for call in reopened.interrupted if call.error == MAY_HAVE_RUN]
         over = {None, *(call.id for call in reopened.interrupted)}
         asked = ((str(id), record["data"]) for (_, id), record in past.events.items())
-        self._closed = {id for id, data in asked if data.get("toolCallId") in over}
+        self._closed |= {id for id, data in asked if data.get("toolCallId") in over}
         self._go_on = past.calls.calls.keys() - over
-        self._never_ran = {call.id for call in reopened.interrupted if call.error != MAY_HAVE_RUN}
+        self._never_ran |= {call.id for call in reopened.interrupted if call.error != MAY_HAVE_RUN}
         return reopened
 
+    def _note_question(self, record: Mapping[str, Any], call_of: dict[str, str], settled: set[str]) -> None:
+        """Collects the questions on record, and those that ended with their runner. The runner that wrote so may have
+        been killed before it told of the answers that came to nothing."""
+        if record.get("type") == "finished" and record.get("error") in _SETTLED:
+            settled.add(str(record["call"]))
+            if record["error"] != MAY_HAVE_RUN:
+                self._never_ran.add(str(record["call"]))
+        if record.get("type") != "event":
+            return
+        event, question = record["event"], str(record["data"].get("requestId"))
+        if event in _QUESTIONS:
+            self._asked.add(question)
+            call_of[question] = str(record["data"].get("toolCallId"))
+        elif event in _CLOSINGS and call_of.get(question) in settled:
+            self._closed.add(question)
+
     def is_unused(self, question_id: str, call_id: str) -> bool:
-        """Whether an answer to this question came to nothing: the runner before this one did not take it up, did not
-        start the call, or did not come to record that it asks."""
+        """Whether an answer to this question came to nothing: its runner did not take it up, did not start the call, or
+        did not come to record that it asks."""
         if call_id in self._go_on:
             return False
         return question_id not in self._asked or question_id in self._closed or call_id in self._never_ran

@@ -63,7 +63,7 @@ class LeaseKeeper:
         self._on_lost = on_lost
         self._held: dict[str, int] = {}
         self._deadlines: dict[str, float] = {}
-        self._last_beat = 0.0
+        self._last_beat = time.monotonic()
         self._silent_until = 0.0
         """When (monotonic) the last silence ended that was long enough for the watchdog to end the process trees."""
         self._changed = threading.Condition()
@@ -137,7 +137,7 @@ class LeaseKeeper:
 
     def _beat(self) -> None:
         now = time.monotonic()
-        if self._last_beat and now - self._last_beat >= _beat_s():
+        if now - self._last_beat >= _beat_s():
             self._silent_until = now
         self._last_beat = now
         watchdog.beat(_beat_s())

@@ -256,7 +256,7 @@ class SessionRun:
             except (ConfigError, NotTrusted, ForgeError) as error:
                 if _is_disk_full(error):
                     raise
-                if parts.leases.was_silent(self._began):  # a module or server of its own was ended, as calls would be
+                if parts.leases.was_silent(self._began) and not self._stop_asked:  # its module's process was ended
                     _log.warning("session %s is given back: this runner was frozen while it started", self.id[:12])
                     await self.hand_over()
                     return
