@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
 from golem_forge.core.lazy_dataclass import dataclass
@@ -84,10 +84,16 @@ def entries_at(listing: bytes, paths: Collection[bytes]) -> Iterator[Entry]:
         yield from read_entries(b"\0".join(wanted))
         return
     for path in paths:
-        at = listing.find(b"\t%s\0" % path)
+        ending = b"\t%s\0" % path
+        at = listing.find(ending)
         while at >= 0:
-            yield from read_entries(listing[listing.rfind(b"\0", 0, at) + 1 : at + len(path) + 1])
-            at = listing.find(b"\t%s\0" % path, at + 1)
+            after, until = at + len(ending), len(listing)
+            [entry] = read_entries(listing[listing.rfind(b"\0", 0, at) + 1 : after - 1])
+            if entry.path == path:
+                yield entry
+                # Its other stages follow at once: a search to the end takes 2 ms of 50,000 files.
+                until = listing.find(b"\0", after) + 1
+            at = listing.find(ending, after - 1, until)
 
 
 def compare_entries(
@@ -167,10 +173,10 @@ def _by_path(entries: Iterable[Entry]) -> dict[bytes, list[Entry]]:
 
 class IndexMove(NamedTuple):
     path: str
-    content: bytes
-    """What git made of the user's index."""
+    content: IO[bytes]
+    """What git made of the user's index. Open, because it is mostly not read: that takes 2.5 ms of 50,000 files."""
     beside: str
-    """The file that has it."""
+    """The name of the file in the user's git directory that has it; empty: there is none."""
     objects: frozenset[str]
     """That it names, and the old one does not."""
     now: StampPair
@@ -195,10 +201,12 @@ class IndexExchange:
         for path, (before, now) in changed.items():
             postponed = self._sync.when is SyncPhase.RUNNING and now[0] != before[0]
             if now[1] != before[1] and not postponed and (ours := self._shadow.read(path)) is not None:
+                with contextlib.suppress(GitFailed, OSError):
+                    self._transport.begin(ours, self._shared_parts())
                 theirs = self._real.read(path) if now[0] else None
                 self._read[path] = theirs, ours
-                with contextlib.suppress(GitFailed, OSError):
-                    self._transport.begin(path, ours, self._shared_parts(), theirs)
+                with contextlib.suppress(OSError):
+                    self._transport.begin_edit(path, theirs)
                 return
 
     def compare(self, path: str, before: StampPair, now: StampPair) -> IndexMove | StampPair | None:
@@ -211,6 +219,7 @@ class IndexExchange:
         if path not in self._read:
             self._read[path] = self._real.read(path) if now[0] else None, self._shadow.read(path)
         theirs, ours = self._read.pop(path)
+        self._sides.base.remove(_aside(path))
         shown = self._sides.shown(path)
         if (theirs is None) != (now[0] is None):
             return now  # larger than anybody means an index to be: it stays what it is
@@ -300,7 +309,8 @@ class IndexExchange:
         written = now[0][2] if now[0] else None
         still = lambda: self._real.stamp(path) == now[0]  # noqa: E731
         try:
-            stamp = self._real.replace(path, move.content, written=written, still=still, beside=move.beside)
+            content = b"" if move.beside else move.content.read()
+            stamp = self._real.replace(path, content, written=written, still=still, beside=move.beside)
         except GitLocked:
             self._sync.retry(path)
             return
@@ -316,16 +326,19 @@ class IndexExchange:
         self._sync.put_back(path, content, now[0], seen=now[1])
         return self._settled(path, theirs, (now[0], self._shadow.stamp(path)))
 
-    def _settled(self, path: str, theirs: bytes | None, now: StampPair) -> StampPair:
+    def _settled(self, path: str, theirs: bytes | IO[bytes] | None, now: StampPair) -> StampPair:
         """Both sides are the same: keep what the user has as the base of the next comparison. `now`: the stamp that
         `theirs` was read or written with. A second name for the file does, if it is still that file."""
         base, name, known = self._sides.base, _flat(path), now[0]
         if theirs is None or known is None:
             base.remove(name)
             return now
-        kept = base.stamp(name) if self._real.link_to(path, base, name) else None
+        kept = base.stamp(name) if self._real.link_to(path, base, name, aside=_aside(path)) else None
         if kept is None or kept[:3] != known[:3]:
             base.clear(name)
+            if not isinstance(theirs, bytes):
+                theirs.seek(0)
+                theirs = theirs.read()
             base.replace(name, theirs)
             return now
         stamp = self._real.stamp(path)  # the second name changed its time of change
@@ -407,3 +420,8 @@ _INTENDED: Final = "Only noted by `git add -N`, which your git does not hear of"
 
 def _flat(path: str) -> str:
     return path.replace("/", "%")
+
+
+def _aside(path: str) -> str:
+    """What the base of an index was before: removed while git lists, because that takes 5 ms of 50,000 files."""
+    return f"{_flat(path)}.old"
