@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import IO, Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.git.directory import GitLocked, Stamp
 from golem_forge.sandbox.git.sides import MOST_NAMED, StampPair, Sync, SyncPhase, WorkTree
@@ -45,28 +45,27 @@ class Entry(NamedTuple):
         return self.flag in _SKIPPED or self.flag.islower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class IndexChange:
-    lines: bytes = b""
-    """For `update-index -z --index-info`."""
-    paths: tuple[bytes, ...] = ()
+    lines: list[bytes] = field(default_factory=list)
+    """For `update-index -z --index-info`, without the NUL after each."""
+    paths: list[bytes] = field(default_factory=list)
     """That these are about."""
-    objects: frozenset[str] = frozenset()
+    objects: set[str] = field(default_factory=set)
     """That the user's store must hold before."""
-    gitlinks: tuple[bytes, ...] = ()
+    gitlinks: list[bytes] = field(default_factory=list)
     """Directories that git now enters as repositories of their own."""
-    hidden: tuple[bytes, ...] = ()
+    hidden: list[bytes] = field(default_factory=list)
     """Paths that git was told not to look at any more."""
-    skipped: tuple[bytes, ...] = ()
+    skipped: list[bytes] = field(default_factory=list)
     """Changed paths that the user told git not to look at, which stays so."""
-    sparse: tuple[bytes, ...] = ()
+    sparse: list[bytes] = field(default_factory=list)
     """New paths that a sparse checkout leaves out: harmless where no file is."""
-    maybe_intended: tuple[bytes, ...] = ()
+    maybe_intended: list[bytes] = field(default_factory=list)
     """New paths with an empty content: `git add -N` makes such entries."""
 
     def lines_without(self, paths: Collection[bytes]) -> bytes:
-        lines = (line for line in self.lines.split(b"\0") if line)
-        return b"".join(line + b"\0" for line in lines if line.partition(b"\t")[2] not in paths)
+        return b"".join(line + b"\0" for line in self.lines if line.partition(b"\t")[2] not in paths)
 
 
 def read_entries(listing: bytes) -> Iterator[Entry]:
@@ -108,43 +107,27 @@ def compare_entries(
     # Of a conflict only one side may differ: its path is written anew, with all sides.
     if whole := {path for side in (old, new) for path, found in side.items() if found[0].stage != b"0"}:
         new |= _by_path(entry for entry in read_entries(ours) if entry.path in whole)
-    lines: list[bytes] = []
-    paths: list[bytes] = []
-    objects: set[str] = set()
-    gitlinks: list[bytes] = []
-    hidden: list[bytes] = []
-    skipped: list[bytes] = []
-    sparse: list[bytes] = []
-    intended: list[bytes] = []
+    change = IndexChange()
     for path in sorted({*old, *new}):
         was, now = old.get(path, []), new.get(path, [])
         looks = not any(one.overlooked for one in was)
         if looks and any(one.overlooked for one in now) and not expected(path):
-            (hidden if was or any(one.flag not in _SKIPPED for one in now) else sparse).append(path)
+            (change.hidden if was or any(one.flag not in _SKIPPED for one in now) else change.sparse).append(path)
         if [one[1:] for one in was] == [one[1:] for one in now]:
             continue
-        paths.append(path)
-        lines.append(b"0 %s\t%s\0" % (null_id.encode(), path))
-        lines += [b"%s %s %s\t%s\0" % (one.mode, one.object_id, one.stage, path) for one in now]
+        change.paths.append(path)
+        change.lines.append(b"0 %s\t%s" % (null_id.encode(), path))
+        change.lines += [b"%s %s %s\t%s" % (one.mode, one.object_id, one.stage, path) for one in now]
         if not looks and any(one.flag in _SKIPPED for one in was):
-            skipped.append(path)
+            change.skipped.append(path)
         for one in now:
             if one.mode != _GITLINK:
-                objects.add(one.object_id.decode())
+                change.objects.add(one.object_id.decode())
             elif not any(each.mode == _GITLINK for each in was):
-                gitlinks.append(path)
+                change.gitlinks.append(path)
             if not was and one.object_id == empty.encode():
-                intended.append(path)
-    return IndexChange(
-        lines=b"".join(lines),
-        paths=tuple(paths),
-        objects=frozenset(objects),
-        gitlinks=tuple(gitlinks),
-        hidden=tuple(hidden),
-        skipped=tuple(skipped),
-        sparse=tuple(sparse),
-        maybe_intended=tuple(intended),
-    )
+                change.maybe_intended.append(path)
+    return change
 
 
 def _differing(one: bytes, other: bytes) -> tuple[int, int]:
@@ -272,7 +255,7 @@ class IndexExchange:
             both = {*change.paths} & {*by_user.paths} & {*between.paths}
             left_out |= both
             self._tell_hidden(tree, sorted(both), _BOTH)
-        lines = change.lines_without(left_out) if left_out else change.lines
+        lines = change.lines_without(left_out)
         if not lines:
             return self.returned(path, now) if based != listed else self._settled(path, theirs, now)
         self._sync.gitlinks |= {found for one in change.gitlinks if (found := tree.in_zone(one))}
@@ -291,7 +274,8 @@ class IndexExchange:
             text = f"Git does not accept the index that the command left ({failed}); the old one stays."
             self._sync.tell("git_files", Severity.CRITICAL, text, path)
             return self.returned(path, now)
-        return IndexMove(path, content, beside, change.objects, now, merged=based != listed, expected=expected)
+        objects = frozenset(change.objects)
+        return IndexMove(path, content, beside, objects, now, merged=based != listed, expected=expected)
 
     def _change(self, before: bytes, after: bytes, tree: WorkTree) -> IndexChange:
         null_id, empty = self._transport.null_id, self._transport.empty_blob
