@@ -64,16 +64,20 @@ async def test_the_person_s_git_runs_nothing_while_the_command_runs_and_afterwar
     house: House, person: Person, name: str
 ) -> None:
     walls = house.walls()
-    walled = await walls.start(Job(argv=("bash", "-c", f"{{ {ATTACKS[name]}; }} 2>/dev/null; echo done; read x")))
+    command = f"{{ {ATTACKS[name]}; }} 2>/dev/null; echo done; read x"
+    reader, writer = os.pipe()
+    walled = await walls.start(Job(argv=("bash", "-c", command), stdin=reader))
+    os.close(reader)
     try:
         while b"done" not in walled.child.output.read() and walled.child.ending is None:
             await asyncio.sleep(0.01)
         await asyncio.to_thread(person.works_as_usual)
-        if walled.child.ending is None:
-            await walled.child.write(b"on\n")
-        ending = await walled.child.wait()
+        stopped = walled.child.ending
     finally:
-        await walled.child.end()
+        os.close(writer)
+        await walled.child.wait()
+    ending = walled.child.ending
+    assert stopped is None or stopped.code == "WALLS_CHANGED"
     assert ending is not None and ending.code in ("", "WALLS_CHANGED")
 
     await asyncio.to_thread(person.works_as_usual, "fake", "old")

@@ -227,6 +227,6 @@ def test_only_lines_that_differ_are_taken_apart() -> None:
 
     change = compare_entries(b"".join(lines), b"".join(ours), null_id=NULL, empty=EMPTY, expected=lambda path: False)
 
-    assert change.paths == (b"f0", b"new") and change.hidden == (b"f4",) and change.maybe_intended == (b"new",)
-    assert change.objects == {EMPTY} and b"f4" not in change.lines
+    assert change.paths == [b"f0", b"new"] and change.hidden == [b"f4"] and change.maybe_intended == [b"new"]
+    assert change.objects == {EMPTY} and b"f4" not in b"".join(change.lines)
     assert [one.path for one in read_entries(b"".join(lines))] == [b"f%d" % number for number in range(5)]

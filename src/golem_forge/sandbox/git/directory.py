@@ -182,13 +182,17 @@ class GitDir:
                     os.unlink(fresh, dir_fd=parent)
         return False
 
-    def link_to(self, path: str, other: GitDir, name: str) -> bool:
+    def link_to(self, path: str, other: GitDir, name: str, *, aside: str) -> bool:
         """A second name for a file that git replaces and never changes, in another directory: it keeps this content.
-        False: that is not possible, on another file system for instance."""
+        Another file that has the name is called `aside` from then on. False: that is not possible, on another file
+        system for instance."""
+        there_now = other.stamp(name)
+        if there_now is not None and there_now == self.stamp(path):  # another link would be another time of change
+            return True
         try:
             with self._parent(path) as (here, source), other._parent(name) as (there, target):
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(target, dir_fd=there)
+                    os.rename(target, aside, src_dir_fd=there, dst_dir_fd=there)
                 os.link(source, target, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
         except OSError:
             return False

@@ -252,11 +252,11 @@ class GitExchange:
         shown = self._sides.shown(path)
         pieces = path.split("/")
         first, last = pieces[0], pieces[-1]
-        if first == "worktrees" and not self._leads_here(pieces[1]):
-            return f"The command changed {shown}, which belongs to a worktree outside of the zone; the old one stays."
-        if first != "worktrees" and self._sides.own and path != STASH_LOG:
-            return f"The command changed {shown}, which belongs to a work tree outside of the zone; the old one stays."
-        if _AN_INDEX.fullmatch(path) and path not in self._sides.trees:
+        if first == "worktrees":
+            of_another = not self._leads_here(pieces[1])
+        else:
+            of_another = bool(self._sides.own) and path != STASH_LOG
+        if of_another or (_AN_INDEX.fullmatch(path) and path not in self._sides.trees):
             return f"The command changed {shown}, which belongs to a work tree outside of the zone; the old one stays."
         if ours is None:
             return f"The command removed {shown}; it was put back." if path in ("HEAD", "index") else ""

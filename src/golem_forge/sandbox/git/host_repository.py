@@ -59,6 +59,7 @@ REMOTE_SECONDS: Final = 600.0
 IDLE_SECONDS: Final = 120.0
 """So long nothing may come from a remote, or from a program that knows a password: a person may have to touch a key."""
 _LOOK_SECONDS: Final = 60.0
+_SHORT_ANSWER: Final = GitLimits(seconds=_LOOK_SECONDS, output=1 << 16)
 _MOST_OUTPUT: Final = 4 << 20
 _LARGEST_PACK: Final = 16 << 30
 _PREFIX: Final = "git-"
@@ -171,7 +172,7 @@ class HostRepository:
             raise RemoteRefused(f"{named} has no address.")
         self.settle_remote(remote)
         words = ["remote", "get-url", "--all", *(["--push"] if push else []), self.remote]
-        ran = self._run(words, self._reaching(), GitLimits(seconds=_LOOK_SECONDS, output=1 << 16))
+        ran = self._run(words, self._reaching(), _SHORT_ANSWER)
         urls = ran.output.decode("utf-8", "replace").splitlines()
         if ran.code or not urls:
             raise RemoteRefused(f"Git does not say where {named} is: {ran.errors or 'it has no address'}")
@@ -181,8 +182,7 @@ class HostRepository:
 
     def personal(self, name: str) -> str:
         """A setting that the user has for all repositories; empty: there is none."""
-        limits = GitLimits(seconds=_LOOK_SECONDS, output=1 << 16)
-        ran = self._run(["config", "--get", name], self._reaching(), limits)
+        ran = self._run(["config", "--get", name], self._reaching(), _SHORT_ANSWER)
         return ran.output.decode("utf-8", "replace").strip()
 
     def put_refs(self, refs: Mapping[str, str]) -> None:
@@ -266,15 +266,14 @@ class HostRepository:
         """A ref of the user's, below refs/remotes/, with an entry in its log; None: it goes. False: git did not."""
         environ = self._looking() | {"GIT_DIR": self._person.git_dir}
         words = ["update-ref", "-m", note, *(["-d", ref] if value is None else [ref, value])]
-        return self._run(words, environ, GitLimits(seconds=_LOOK_SECONDS, output=1 << 16)).code == 0
+        return self._run(words, environ, _SHORT_ANSWER).code == 0
 
     def set_upstream(self, branch: str, remote: str, ref: str) -> bool:
         """In the config of the user's repository: what a branch follows. False: git did not."""
         environ = self._looking() | {"GIT_DIR": self._person.git_dir}
-        limits = GitLimits(seconds=_LOOK_SECONDS, output=1 << 16)
         name = f"branch.{branch.removeprefix(HEADS)}"
         settings = ((f"{name}.remote", remote), (f"{name}.merge", ref))
-        return all(self._run(["config", "--local", *each], environ, limits).code == 0 for each in settings)
+        return all(self._run(["config", "--local", *each], environ, _SHORT_ANSWER).code == 0 for each in settings)
 
     def close(self) -> None:
         remove_tree(str(self.folder))

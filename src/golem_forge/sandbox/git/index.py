@@ -14,10 +14,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import IO, Final, NamedTuple
 
 from golem_forge.core.calls import Leftover, Severity
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.errors import one_line
 from golem_forge.sandbox.git.directory import GitLocked, Stamp
 from golem_forge.sandbox.git.sides import MOST_NAMED, StampPair, Sync, SyncPhase, WorkTree
@@ -45,28 +45,27 @@ class Entry(NamedTuple):
         return self.flag in _SKIPPED or self.flag.islower()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class IndexChange:
-    lines: bytes = b""
-    """For `update-index -z --index-info`."""
-    paths: tuple[bytes, ...] = ()
+    lines: list[bytes] = field(default_factory=list)
+    """For `update-index -z --index-info`, without the NUL after each."""
+    paths: list[bytes] = field(default_factory=list)
     """That these are about."""
-    objects: frozenset[str] = frozenset()
+    objects: set[str] = field(default_factory=set)
     """That the user's store must hold before."""
-    gitlinks: tuple[bytes, ...] = ()
+    gitlinks: list[bytes] = field(default_factory=list)
     """Directories that git now enters as repositories of their own."""
-    hidden: tuple[bytes, ...] = ()
+    hidden: list[bytes] = field(default_factory=list)
     """Paths that git was told not to look at any more."""
-    skipped: tuple[bytes, ...] = ()
+    skipped: list[bytes] = field(default_factory=list)
     """Changed paths that the user told git not to look at, which stays so."""
-    sparse: tuple[bytes, ...] = ()
+    sparse: list[bytes] = field(default_factory=list)
     """New paths that a sparse checkout leaves out: harmless where no file is."""
-    maybe_intended: tuple[bytes, ...] = ()
+    maybe_intended: list[bytes] = field(default_factory=list)
     """New paths with an empty content: `git add -N` makes such entries."""
 
     def lines_without(self, paths: Collection[bytes]) -> bytes:
-        lines = (line for line in self.lines.split(b"\0") if line)
-        return b"".join(line + b"\0" for line in lines if line.partition(b"\t")[2] not in paths)
+        return b"".join(line + b"\0" for line in self.lines if line.partition(b"\t")[2] not in paths)
 
 
 def read_entries(listing: bytes) -> Iterator[Entry]:
@@ -84,10 +83,16 @@ def entries_at(listing: bytes, paths: Collection[bytes]) -> Iterator[Entry]:
         yield from read_entries(b"\0".join(wanted))
         return
     for path in paths:
-        at = listing.find(b"\t%s\0" % path)
+        ending = b"\t%s\0" % path
+        at = listing.find(ending)
         while at >= 0:
-            yield from read_entries(listing[listing.rfind(b"\0", 0, at) + 1 : at + len(path) + 1])
-            at = listing.find(b"\t%s\0" % path, at + 1)
+            after, until = at + len(ending), len(listing)
+            [entry] = read_entries(listing[listing.rfind(b"\0", 0, at) + 1 : after - 1])
+            if entry.path == path:
+                yield entry
+                # Its other stages follow at once: a search to the end takes 2 ms of 50,000 files.
+                until = listing.find(b"\0", after) + 1
+            at = listing.find(ending, after - 1, until)
 
 
 def compare_entries(
@@ -102,43 +107,27 @@ def compare_entries(
     # Of a conflict only one side may differ: its path is written anew, with all sides.
     if whole := {path for side in (old, new) for path, found in side.items() if found[0].stage != b"0"}:
         new |= _by_path(entry for entry in read_entries(ours) if entry.path in whole)
-    lines: list[bytes] = []
-    paths: list[bytes] = []
-    objects: set[str] = set()
-    gitlinks: list[bytes] = []
-    hidden: list[bytes] = []
-    skipped: list[bytes] = []
-    sparse: list[bytes] = []
-    intended: list[bytes] = []
+    change = IndexChange()
     for path in sorted({*old, *new}):
         was, now = old.get(path, []), new.get(path, [])
         looks = not any(one.overlooked for one in was)
         if looks and any(one.overlooked for one in now) and not expected(path):
-            (hidden if was or any(one.flag not in _SKIPPED for one in now) else sparse).append(path)
+            (change.hidden if was or any(one.flag not in _SKIPPED for one in now) else change.sparse).append(path)
         if [one[1:] for one in was] == [one[1:] for one in now]:
             continue
-        paths.append(path)
-        lines.append(b"0 %s\t%s\0" % (null_id.encode(), path))
-        lines += [b"%s %s %s\t%s\0" % (one.mode, one.object_id, one.stage, path) for one in now]
+        change.paths.append(path)
+        change.lines.append(b"0 %s\t%s" % (null_id.encode(), path))
+        change.lines += [b"%s %s %s\t%s" % (one.mode, one.object_id, one.stage, path) for one in now]
         if not looks and any(one.flag in _SKIPPED for one in was):
-            skipped.append(path)
+            change.skipped.append(path)
         for one in now:
             if one.mode != _GITLINK:
-                objects.add(one.object_id.decode())
+                change.objects.add(one.object_id.decode())
             elif not any(each.mode == _GITLINK for each in was):
-                gitlinks.append(path)
+                change.gitlinks.append(path)
             if not was and one.object_id == empty.encode():
-                intended.append(path)
-    return IndexChange(
-        lines=b"".join(lines),
-        paths=tuple(paths),
-        objects=frozenset(objects),
-        gitlinks=tuple(gitlinks),
-        hidden=tuple(hidden),
-        skipped=tuple(skipped),
-        sparse=tuple(sparse),
-        maybe_intended=tuple(intended),
-    )
+                change.maybe_intended.append(path)
+    return change
 
 
 def _differing(one: bytes, other: bytes) -> tuple[int, int]:
@@ -167,10 +156,10 @@ def _by_path(entries: Iterable[Entry]) -> dict[bytes, list[Entry]]:
 
 class IndexMove(NamedTuple):
     path: str
-    content: bytes
-    """What git made of the user's index."""
+    content: IO[bytes]
+    """What git made of the user's index. Open, because it is mostly not read: that takes 2.5 ms of 50,000 files."""
     beside: str
-    """The file that has it."""
+    """The name of the file in the user's git directory that has it; empty: there is none."""
     objects: frozenset[str]
     """That it names, and the old one does not."""
     now: StampPair
@@ -195,10 +184,12 @@ class IndexExchange:
         for path, (before, now) in changed.items():
             postponed = self._sync.when is SyncPhase.RUNNING and now[0] != before[0]
             if now[1] != before[1] and not postponed and (ours := self._shadow.read(path)) is not None:
+                with contextlib.suppress(GitFailed, OSError):
+                    self._transport.begin(ours, self._shared_parts())
                 theirs = self._real.read(path) if now[0] else None
                 self._read[path] = theirs, ours
-                with contextlib.suppress(GitFailed, OSError):
-                    self._transport.begin(path, ours, self._shared_parts(), theirs)
+                with contextlib.suppress(OSError):
+                    self._transport.begin_edit(path, theirs)
                 return
 
     def compare(self, path: str, before: StampPair, now: StampPair) -> IndexMove | StampPair | None:
@@ -211,6 +202,7 @@ class IndexExchange:
         if path not in self._read:
             self._read[path] = self._real.read(path) if now[0] else None, self._shadow.read(path)
         theirs, ours = self._read.pop(path)
+        self._sides.base.remove(_aside(path))
         shown = self._sides.shown(path)
         if (theirs is None) != (now[0] is None):
             return now  # larger than anybody means an index to be: it stays what it is
@@ -263,7 +255,7 @@ class IndexExchange:
             both = {*change.paths} & {*by_user.paths} & {*between.paths}
             left_out |= both
             self._tell_hidden(tree, sorted(both), _BOTH)
-        lines = change.lines_without(left_out) if left_out else change.lines
+        lines = change.lines_without(left_out)
         if not lines:
             return self.returned(path, now) if based != listed else self._settled(path, theirs, now)
         self._sync.gitlinks |= {found for one in change.gitlinks if (found := tree.in_zone(one))}
@@ -282,7 +274,8 @@ class IndexExchange:
             text = f"Git does not accept the index that the command left ({failed}); the old one stays."
             self._sync.tell("git_files", Severity.CRITICAL, text, path)
             return self.returned(path, now)
-        return IndexMove(path, content, beside, change.objects, now, merged=based != listed, expected=expected)
+        objects = frozenset(change.objects)
+        return IndexMove(path, content, beside, objects, now, merged=based != listed, expected=expected)
 
     def _change(self, before: bytes, after: bytes, tree: WorkTree) -> IndexChange:
         null_id, empty = self._transport.null_id, self._transport.empty_blob
@@ -300,7 +293,8 @@ class IndexExchange:
         written = now[0][2] if now[0] else None
         still = lambda: self._real.stamp(path) == now[0]  # noqa: E731
         try:
-            stamp = self._real.replace(path, move.content, written=written, still=still, beside=move.beside)
+            content = b"" if move.beside else move.content.read()
+            stamp = self._real.replace(path, content, written=written, still=still, beside=move.beside)
         except GitLocked:
             self._sync.retry(path)
             return
@@ -316,16 +310,19 @@ class IndexExchange:
         self._sync.put_back(path, content, now[0], seen=now[1])
         return self._settled(path, theirs, (now[0], self._shadow.stamp(path)))
 
-    def _settled(self, path: str, theirs: bytes | None, now: StampPair) -> StampPair:
+    def _settled(self, path: str, theirs: bytes | IO[bytes] | None, now: StampPair) -> StampPair:
         """Both sides are the same: keep what the user has as the base of the next comparison. `now`: the stamp that
         `theirs` was read or written with. A second name for the file does, if it is still that file."""
         base, name, known = self._sides.base, _flat(path), now[0]
         if theirs is None or known is None:
             base.remove(name)
             return now
-        kept = base.stamp(name) if self._real.link_to(path, base, name) else None
+        kept = base.stamp(name) if self._real.link_to(path, base, name, aside=_aside(path)) else None
         if kept is None or kept[:3] != known[:3]:
             base.clear(name)
+            if not isinstance(theirs, bytes):
+                theirs.seek(0)
+                theirs = theirs.read()
             base.replace(name, theirs)
             return now
         stamp = self._real.stamp(path)  # the second name changed its time of change
@@ -407,3 +404,8 @@ _INTENDED: Final = "Only noted by `git add -N`, which your git does not hear of"
 
 def _flat(path: str) -> str:
     return path.replace("/", "%")
+
+
+def _aside(path: str) -> str:
+    """What the base of an index was before: removed while git lists, because that takes 5 ms of 50,000 files."""
+    return f"{_flat(path)}.old"

@@ -17,7 +17,6 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.regex import regex
@@ -51,12 +50,14 @@ def find_repository(zone: Zone) -> Repository | None:
         return Repository(git) if found else None
     if os.path.lexists(git):
         return _linked_worktree(zone)
-    for above in Path(zone.host).parents:
-        git = str(above / GIT_FILE)
-        if is_work_tree(str(above)):
-            below = Path(zone.host).relative_to(above).parts
+    above, below = os.path.split(zone.host)
+    while below:
+        git = os.path.join(above, GIT_FILE)
+        if is_work_tree(above):
+            parts = tuple(os.path.relpath(zone.host, above).split("/"))
             is_plain = os.path.isdir(os.path.join(git, "objects")) and not os.path.islink(git)
-            return Repository(git, in_zone=False, below=below) if is_plain else None
+            return Repository(git, in_zone=False, below=parts) if is_plain else None
+        above, below = os.path.split(above)
     return None
 
 

@@ -33,7 +33,7 @@ from golem_forge.sandbox.git import exchange, rules
 from golem_forge.sandbox.git.directory import MOST_INSIDE, UNSETTLED_NS, GitDir, GitLocked, TooManyFiles
 from golem_forge.sandbox.git.exchange import GitExchange
 from golem_forge.sandbox.git.formats import GitSetting, read_config
-from golem_forge.sandbox.git.index import IndexExchange
+from golem_forge.sandbox.git.index import IndexExchange, entries_at
 from golem_forge.sandbox.git.refs import moved_refs
 from golem_forge.sandbox.git.repository import Repository
 from golem_forge.sandbox.git.sides import GitSides, Sync, SyncPhase, SyncState, WorkTree
@@ -314,7 +314,7 @@ class GitShadow:
             answers += 1
             path = tree.of_zone(parts)
             if answers < _FEW_ANSWERS:
-                return path is not None and _is_listed(listing, path)
+                return path is not None and any(entries_at(listing, (path,)))
             paths = paths or {line[line.find(b"\t") + 1 :] for line in listing.split(b"\0")}
             return path in paths
 
@@ -614,15 +614,6 @@ def _has_own_refs(side: GitSides, state: SyncState) -> bool:
     """Whether refs stay in the shadow that the user does not have."""
     refs = side.shadow.refs()
     return bool(side.shadow.too_deep) or not refs.items() <= state.refs[side.prefix].items()
-
-
-def _is_listed(listing: bytes, path: bytes) -> bool:
-    """In the words of `ls-files --stage -z`. A path may hold a tab; what stands before it does not."""
-    at = -1
-    while (at := listing.find(b"\t%b\0" % path, at + 1)) >= 0:
-        if listing.find(b"\t", listing.rfind(b"\0", 0, at) + 1) == at:
-            return True
-    return False
 
 
 def _make_mount_point(shadow: GitDir, mount: GitMount) -> None:

@@ -320,9 +320,9 @@ class Transport:
         self._write_skeleton(parts)
         return self._in_walls(_LIST, given=b"", index=index)
 
-    def begin(self, path: str, index: bytes, parts: Mapping[str, bytes], theirs: bytes | None) -> None:
-        """Have git list an index that a command wrote, for `entries_inside`; the same walls serve the next pack. And if
-        the user's own is large, have git read it for `edited`. `end` ends both. Raises GitFailed, OSError."""
+    def begin(self, index: bytes, parts: Mapping[str, bytes]) -> None:
+        """Have git list an index that a command wrote, for `entries_inside`; the same walls serve the next pack. `end`
+        ends it. Raises GitFailed, OSError."""
         self._write_skeleton(parts)
         with contextlib.ExitStack() as stack:
             argv, handed = self._walls(stack, index)
@@ -342,8 +342,6 @@ class Transport:
             inside.orders[0].close()
             inside.heard[1].close()
         self._inside = self._listing = inside
-        if theirs is not None and len(theirs) > _LARGE_INDEX:
-            self._begin_edit(path, theirs)
 
     def end(self) -> None:
         """Nothing more is listed or packed in this exchange."""
@@ -364,31 +362,34 @@ class Transport:
     def with_entries(self, index: bytes | None, lines: bytes, skipped: Iterable[bytes] = ()) -> bytes:
         """An index with other entries: lines as `update-index --index-info` takes them, ended by NULs. Equal ones keep
         their times and flags. `skipped`: paths that git is to take as unchanged without a look. Raises GitFailed."""
-        with self._own_file(index) as path:
-            return self._edit(path, lines, skipped)
+        with self._own_file(index) as path, self._edit(path, lines, skipped) as file:
+            return file.read()
 
-    def edited(self, path: str, index: bytes | None, lines: bytes, skipped: Iterable[bytes]) -> tuple[bytes, str]:
+    def edited(self, path: str, index: bytes | None, lines: bytes, skipped: Iterable[bytes]) -> tuple[IO[bytes], str]:
         """The same for an index of the user's, by its path in the git directory. Gives the content, and the name of a
-        file beside it which has it; `end` takes that away. Empty: there is none, because the user does not have the
-        directory yet, as of a new worktree."""
+        file beside it which has it; `end` closes and removes them. Empty: there is none, because the user does not have
+        the directory yet, as of a new worktree."""
         begun, self._begun = self._begun, None
         if begun is not None and begun.content is index and lines:
             with contextlib.suppress(OSError):  # it ended, and says why
                 begun.lines.write(lines)
             _close(begun.lines)
             begun.done.result()
-            return self._edit(begun.path, b"", skipped), os.path.basename(begun.path)
-        if not os.path.isdir(os.path.dirname(os.path.join(self.git_dir, path))):
-            return self.with_entries(index, lines, skipped), ""
-        own = self._copy_beside(path, index)
-        return self._edit(own, lines, skipped), os.path.basename(own)
+            return self._kept.enter_context(self._edit(begun.path, b"", skipped)), os.path.basename(begun.path)
+        is_there = os.path.isdir(os.path.dirname(os.path.join(self.git_dir, path)))
+        own = self._copy_beside(path, index) if is_there else self._kept.enter_context(self._own_file(index))
+        file = self._kept.enter_context(self._edit(own, lines, skipped))
+        return file, os.path.basename(own) if is_there else ""
 
     def _copy_beside(self, path: str, index: bytes | None) -> str:
         folder = os.path.join(self.git_dir, os.path.dirname(path))
         return self._kept.enter_context(self._own_file(index, folder))
 
-    def _begin_edit(self, path: str, index: bytes) -> None:
-        """Git reads a large index while another process lists what is to change in it."""
+    def begin_edit(self, path: str, index: bytes | None) -> None:
+        """Have git read an index of the user's for `edited`, if it is large, while another process lists what is to
+        change in it. `end` ends it. Raises OSError."""
+        if index is None or len(index) <= _LARGE_INDEX:
+            return
         own = self._copy_beside(path, index)
         source, lines = _pipe()
         beside = ThreadPoolExecutor(1)
@@ -398,13 +399,12 @@ class Transport:
         self._kept.callback(_close, lines)
         self._begun = _Edit(index, own, lines, done)
 
-    def _edit(self, path: str, lines: bytes, skipped: Iterable[bytes]) -> bytes:
+    def _edit(self, path: str, lines: bytes, skipped: Iterable[bytes]) -> IO[bytes]:
         if lines:
             self._on_host(*_EDIT, given=lines, index=path)
         if flagged := b"".join(one + b"\0" for one in skipped):
             self._on_host("update-index", "--skip-worktree", "-z", "--stdin", given=flagged, index=path)
-        with open(path, "rb") as file:
-            return file.read()
+        return open(path, "rb")
 
     @contextlib.contextmanager
     def _own_file(self, content: bytes | None, folder: str = "") -> Iterator[str]:

@@ -172,6 +172,9 @@ class Planner:
             if job.nowhere is model.StartDirectory.TEMPORARY:
                 return WorkingDirectory(inner=layout.TEMPORARY, host="")
             return WorkingDirectory(inner=self.home_of(job) if job.home else layout.EMPTY, host="")
+        if not job.cwd and (zone := next((one for one in self.zones if one.name == self._sandbox.default_zone), None)):
+            zone.must_be_in_place(zone.virtual(()))
+            return WorkingDirectory(inner=self.mount_point(zone), host=zone.host)
         with self._sandbox.target(job.cwd or f"/{self._sandbox.default_zone}", Verb.READ) as target:
             if target.kind is None:
                 raise target.obstacle or errors.not_found(target.virtual)
