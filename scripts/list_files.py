@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
+import io
 import re
 from itertools import groupby
 from pathlib import Path
+from tokenize import COMMENT, NEWLINE, NL, STRING, generate_tokens
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -51,11 +54,21 @@ def source_files() -> list[Path]:
 
 def summary(path: Path) -> str:
     text = path.read_text()
-    header = ast.get_docstring(ast.parse(text)) if path.suffix == ".py" else _comment(text)
-    first = " ".join((header or "").partition("\n\n")[0].split())
+    header = _docstring(text) if path.suffix == ".py" else _comment(text)
+    first = " ".join(header.partition("\n\n")[0].split())
     sentences = re.split(r"(?<=[.?]) (?=[A-Z`])", first)
     shown = sentences[0] if len(sentences[0]) >= SHORT else " ".join(sentences[:2])
     return shown.replace("|", "\\|")
+
+
+def _docstring(text: str) -> str:
+    """Read by its tokens: a tree of all the code would take twenty times as long."""
+    for token in generate_tokens(io.StringIO(text).readline):
+        if token.type == STRING:
+            return inspect.cleandoc(ast.literal_eval(token.string))
+        if token.type not in (COMMENT, NL, NEWLINE):
+            break
+    return ""
 
 
 def _comment(text: str) -> str:

@@ -16,6 +16,7 @@ from tests.acceptance.mcp_serving import activate, served_program, user_tool
 from tests.acceptance.user_tools import yaml_of
 from tests.agent.conftest import Script, calls
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session import entry_session
@@ -261,7 +262,7 @@ CALLERS = {
 }
 
 
-@pytest.mark.parametrize("door", CALLERS, ids=lambda door: door.__name__)
+@table("door", CALLERS)
 async def test_a_hook_sees_the_calls_of_every_source(program: McpBench, door: Any) -> None:
     missed = []
     async with door(program) as call:

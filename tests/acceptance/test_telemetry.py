@@ -313,14 +313,14 @@ def test_a_collector_that_is_away_costs_two_seconds_at_most(desk: Desks) -> None
     place = desk(crew())
     place.trust()
     began = time.monotonic()
-    plain = run(place, "run", "Go.")
+    plain = place.forge("run", "Go.")
     usual = time.monotonic() - began
     with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
         port = silent.getsockname()[1]
         for address in ("http://127.0.0.1:9", f"http://127.0.0.1:{port}"):
             with within(2 + 2 * usual):  # and not the minutes of a request
                 given = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "OTEL_EXPORTER_OTLP_TIMEOUT": str(4 * LONG)}
-                ran = run(place, "run", "Go.", **given)
+                ran = place.forge("run", "Go.", **given)
             assert (ran.code, ran.out) == (plain.code, plain.out)
             assert "Traceback" not in ran.err and "opentelemetry" not in ran.err.lower()
 
@@ -374,7 +374,10 @@ around = trace.get_tracer("mine").start_as_current_span("request of mine")
 around.__enter__()
 """
     code = EMBEDDED.format(before=around, after="around.__exit__(None, None, None)")
-    program(code, place, OTEL_EXPORTER_OTLP_ENDPOINT=collector.address)
+    place.write(**{"around.py": code})
+    environ = place.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.address}
+    ran = place.ready.program("around.py", cwd=place.root, env=environ)
+    assert ran.returncode == 0, ran.stderr
     [[whole, [[session, [[turn, _]]]]]] = collector.tree()
     assert (whole, session, turn) == ("request of mine", "session main", "invoke_agent main")
 

@@ -36,20 +36,29 @@ from tests import known_walls
 forge, python, walls = sys.argv[1:]
 quick = {stage.FORGE: forge, sys.executable: python}
 run, last_line, trust = stage.Stage.run, stage.Stage.last_line, demo.trust
+serve = servers._serve
 
 def trust_with_known_walls(place):
     known_walls.put(pathlib.Path(walls), place.home)
     trust(place)
 
+def serve_quickly(here):
+    client = here.program / "client.py"
+    text = client.read_text().replace('Path(sys.executable).with_name("forge")', repr(forge))
+    assert forge in text
+    client.write_text(text)
+    serve(here)
+
 stage.Stage.run = lambda place, first, *words: run(place, quick.get(first, first), *words)
 stage.Stage.last_line = lambda place, first, *words: last_line(place, quick.get(first, first), *words)
 demo.trust = trust_with_known_walls
+servers._serve = serve_quickly
 if sys.stdin.isatty():
-    servers._serve = lambda here: None
+    demo.work_and_undo = demo.keep_a_program = servers._serve = lambda here: None
 sys.exit(demo.main())
 """
 """The demo, whose commands start at once (see ready) but for the one that is interrupted: the demo counts the processes
-below its own child. At a terminal the client of `forge mcp serve` is left out: it is the same as with nobody there."""
+below its own child. At a terminal what asks nobody is left out: it is the same as with nobody there."""
 ONLY_FORGING = """\
 import os, sys
 from examples.demo import forging

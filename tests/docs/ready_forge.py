@@ -49,13 +49,17 @@ _THEIRS = (
     *("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess"),
     *("prompt_toolkit.patch_stdout", "prompt_toolkit.shortcuts", "rich.console", "rich.markdown", "rich.syntax"),
     *("pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "pydantic_ai.providers.openai_compatible"),
-    *("openai.resources.responses", "openai.resources.chat", "pydantic_ai.models.openrouter"),
+    *("openai.resources.responses.responses", "openai.resources.chat.completions.completions"),
+    *("pydantic_ai.providers.openai", "pydantic_ai.models.openrouter", "pydantic_ai.models.google", "PIL.Image"),
+    *("pydantic_ai.providers.google", "google.genai.client"),
     *("genai_prices.data", "prompt_toolkit.input.vt100", "pygments.lexers.python"),
     *("anyio._backends._asyncio", "encodings.idna", "encodings.utf_8_sig", "psycopg", "procrastinate"),
     *("opentelemetry.sdk.trace.export", "opentelemetry.sdk.metrics.export"),
     *(f"opentelemetry.exporter.otlp.proto.http.{each}_exporter" for each in ("trace", "metric")),
 )
 """What Forge itself imports only where it is needed: the clients of the models are most of a command's time."""
+_MODELS = ("anthropic:claude-sonnet-5-5", "openai:gpt-5", "openai-compatible:local", "google:gemini-3-pro-preview")
+_ROOT = str(Path(__file__).parents[2])
 
 
 def serve(place: str, walls: str = "", people: str = "") -> None:
@@ -66,6 +70,7 @@ def serve(place: str, walls: str = "", people: str = "") -> None:
     _beside("machine").answer_for_directories()
     if walls:
         _beside("known_walls").told(Path(walls))
+    _ask_models()
     gc.collect()
     gc.freeze()  # or every command copies all of it when it first collects
     _make_pages_huge()
@@ -221,6 +226,37 @@ def _make_lazy_parts() -> None:
                     getattr(made, method)
     for tool in TOOL_LIST:
         _ = tool.input, tool.input_schema
+
+
+def _ask_models() -> None:
+    """One question to each client of a model, here: their libraries make the classes for an answer when the first one
+    comes, which takes longer than all the rest of a command. A command whose client still makes them says the same."""
+    import asyncio
+
+    from golem_forge.agent.model.interface import Request, UserMessage
+    from golem_forge.agent.model.selection import open_model
+    from golem_forge.config.run_block import ProviderSettings
+
+    sys.path.insert(0, _ROOT)
+    try:
+        from tests.wire.server import WireCall, WireServer, WireTurn
+    finally:
+        sys.path.remove(_ROOT)
+        for module in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+            del sys.modules[module]  # a program may have its own
+
+    async def ask(name: str, server: WireServer) -> None:
+        provider = name.partition(":")[0]
+        settings = ProviderSettings(base_url=server.base_url(provider), key_env="KEY")
+        model = open_model(name, settings={provider: settings}, environ={"KEY": "x"}, script_root=Path("/"))
+        async for _ in model.stream(Request(system="", messages=(UserMessage(text="Hello"),))):
+            pass
+        await model.aclose()
+
+    for name in _MODELS:
+        turn = WireTurn(say="Hello", calls=(WireCall(name="a", args={}),))
+        with contextlib.suppress(Exception), WireServer([turn]) as server:  # said by the command that needs it
+            asyncio.run(ask(name, server))
 
 
 def _run() -> int:

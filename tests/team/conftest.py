@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,18 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
     postgres.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
     yield postgres.url(name)
     postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def on_stores(names: str, rows: Sequence[Any], on_postgresql: Sequence[Any]) -> pytest.MarkDecorator:
+    """As `parametrize`, for tests of `store` whose rows differ in what people may, not in SQL: every row on SQLite, and
+    on PostgreSQL those that go through each statement there once."""
+    assert on_postgresql and all(row in rows for row in on_postgresql)
+    chosen = [*(("sqlite", row) for row in rows), *(("postgresql", row) for row in on_postgresql)]
+    return pytest.mark.parametrize(
+        f"store_url, {names}",
+        [(kind, *row) if isinstance(row, tuple) else (kind, row) for kind, row in chosen],
+        indirect=["store_url"],
+    )
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

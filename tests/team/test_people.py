@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
+from tests.team.conftest import on_stores
 
 from golem_forge.core.decisions import Risk
 from golem_forge.net.guard import secret_hash
@@ -118,8 +120,7 @@ def test_every_action_has_a_door_that_is_tried() -> None:
 ORDER = {Role.NONE: -1, Role.VIEWER: 0, Role.OPERATOR: 1, Role.ADMIN: 2}
 
 
-@pytest.mark.parametrize("role", list(Role))
-@pytest.mark.parametrize("by", ["name", "group"])
+@on_stores("role, by", [*product(Role, ("name", "group"))], [(Role.ADMIN, "name"), (Role.OPERATOR, "group")])
 def test_a_role_in_one_project_counts_there_and_nowhere_else(store: Store, role: Role, by: str) -> None:
     """Every action × role × own and other project. What is in another project is not there."""
     who = person(store, "pat", Role.NONE)
@@ -261,7 +262,7 @@ def test_a_rule_of_a_projects_admin_counts_in_that_project_alone(store: Store) -
     assert [len(rules.content(each).rules) for each in ("shop", "bank", "")] == [2, 1, 1]
 
 
-@pytest.mark.parametrize("role", [each for each in Role if each is not Role.NONE])
+@on_stores("role", [each for each in Role if each is not Role.NONE], [Role.VIEWER, Role.ADMIN])
 def test_each_role_may_what_the_table_says_and_refusals_are_recorded(store: Store, role: Role) -> None:
     who = person(store, "pat", role)
     person(store, "bob", Role.OPERATOR)
@@ -390,7 +391,7 @@ AUTHORED: dict[str, Callable[[PersonStore, Store, Lease], Any]] = {
 }
 
 
-@pytest.mark.parametrize("done", AUTHORED)
+@on_stores("done", [*AUTHORED], ["sends a message", "edits a call"])
 def test_whoever_said_something_to_a_session_cannot_approve_what_came_of_it(store: Store, done: str) -> None:
     person(store, "bob", Role.OPERATOR)
     olga, vera = person(store, "olga", Role.OPERATOR), person(store, "vera", Role.VIEWER)

@@ -252,14 +252,20 @@ def test_a_tick_that_is_there_is_never_started_again(store: Store) -> None:
     assert [row.id for row in store.sessions()] == [first.id]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def program(request: pytest.FixtureRequest, tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
-    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else "sqlite"
+    """On SQLite; BOTH says otherwise."""
+    url = request.getfixturevalue("postgres_url") if getattr(request, "param", "") == "postgresql" else "sqlite"
     made = Program(tmp_path / "shop", tmp_path / "home", url, ready_forge)
     yield made
     made.close()
 
 
+BOTH = pytest.mark.parametrize("program", ["sqlite", "postgresql"], indirect=True)
+"""Where processes meet in the database. What a tick starts, or why it does not, no database decides."""
+
+
+@BOTH
 def test_two_runners_start_a_tick_once_and_a_clock_set_back_starts_nothing_twice(program: Program) -> None:
     said = program.forge("schedule", "add", "0 * * * *", "tidy", "up", "--name", "tidy")
     assert "tidy" in said

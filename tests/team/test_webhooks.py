@@ -92,11 +92,12 @@ def receiver() -> Iterator[Receiver]:
     made.close()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def program(
     request: pytest.FixtureRequest, tmp_path: Path, receiver: Receiver, ready_forge: ReadyForge
 ) -> Iterator[Program]:
-    url = request.getfixturevalue("postgres_url") if request.param == "postgresql" else "sqlite"
+    """On SQLite; BOTH says otherwise."""
+    url = request.getfixturevalue("postgres_url") if getattr(request, "param", "") == "postgresql" else "sqlite"
     made = Program(tmp_path / "shop", tmp_path / "home", url, ready_forge)
     made.environ |= {"HOOK_SECRET": SECRET, "HOOK_URL": receiver.url}
     configure(made, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET, allow_private: true}")
@@ -110,6 +111,11 @@ def configure(program: Program, hook: str) -> None:
     )
 
 
+BOTH = pytest.mark.parametrize("program", ["sqlite", "postgresql"], indirect=True)
+"""Where runners meet in the outbox. What is sent, and where to, no database decides."""
+
+
+@BOTH
 def test_a_question_and_an_end_are_told_once_signed_and_without_arguments(program: Program, receiver: Receiver) -> None:
     program.play({"calls": [write_call("/work/hidden-name.txt", "hidden content")]}, {"say": "hidden answer"})
     for _ in range(2):
@@ -181,6 +187,7 @@ def failed(program: Program, tries: int, now: float) -> bool:
     return bool(found) and found[0][0] < now + 30
 
 
+@BOTH
 def test_a_runner_killed_between_sending_and_noting_it_leaves_it_to_another(
     program: Program, receiver: Receiver
 ) -> None:
