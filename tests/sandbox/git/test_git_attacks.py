@@ -64,13 +64,15 @@ async def test_the_person_s_git_runs_nothing_while_the_command_runs_and_afterwar
     house: House, person: Person, name: str
 ) -> None:
     walls = house.walls()
-    walled = await walls.start(Job(argv=("bash", "-c", f"{{ {ATTACKS[name]}; }} 2>/dev/null; echo done; read x")))
+    script = f"{{ {ATTACKS[name]}; }} 2>/dev/null; echo done; read x"
+    given, gives = os.pipe()
+    walled = await walls.start(Job(argv=("bash", "-c", script), stdin=given))
+    os.close(given)
     try:
         while b"done" not in walled.child.output.read() and walled.child.ending is None:
             await asyncio.sleep(0.01)
         await asyncio.to_thread(person.works_as_usual)
-        if walled.child.ending is None:
-            await walled.child.write(b"on\n")
+        os.close(gives)  # ends the `read`
         ending = await walled.child.wait()
     finally:
         await walled.child.end()
