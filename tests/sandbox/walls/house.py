@@ -1,5 +1,4 @@
-"""A person's home, FORGE_HOME and a workspace, real walls on them, and the person's own git. Loaded by other processes
-too, so pytest is not."""
+"""A person's home, FORGE_HOME and a workspace, real walls on them, and the person's own git."""
 
 from __future__ import annotations
 
