@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge import TOOL_LIST, Caller, open_session
 from golem_forge.core.decisions import Status
@@ -48,47 +48,46 @@ def _from_schema(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     return _anything
 
 
-@contextmanager
-def _path(folder: Path) -> Iterator[Callable[[str, Any], tuple[Any, Any]]]:
-    """One session for all the calls of a test: gives what became of a call, and of another right after it."""
+@pytest.fixture
+def outcomes(tmp_path: Path) -> Iterator[Callable[[str, Any], tuple[Any, Any]]]:
+    """One session for all the calls: gives what became of a call, and of another right after it."""
 
-    async def outcomes(name: str, args: Any) -> tuple[Any, Any]:
+    async def called(name: str, args: Any) -> tuple[Any, Any]:
         outcome = await session.call(name, args, caller=Caller.HUMAN)
         return outcome, await session.call("list_files", {})
 
-    opened = open_session(folder, approval="approve_all", journal=False)
+    opened = open_session(tmp_path, approval="approve_all", journal=False)
     with asyncio.Runner() as runner:
         session = runner.run(opened.__aenter__())
         try:
-            yield lambda name, args: runner.run(outcomes(name, args))
+            yield lambda name, args: runner.run(called(name, args))
         finally:
             runner.run(opened.__aexit__(None, None, None))
 
 
-_often = settings(max_examples=settings.default.max_examples // 3, suppress_health_check=list(HealthCheck))
+_often = settings(max_examples=settings.default.max_examples // 5, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.parametrize("tool", TOOL_LIST, ids=lambda tool: tool.name)
-def test_neither_arguments_from_the_schema_nor_any_json_at_all_crash_the_path(tool: Any, tmp_path: Path) -> None:
-    with _path(tmp_path) as outcomes:
+@pytest.mark.generated
+@table("tool", TOOL_LIST)
+def test_neither_arguments_from_the_schema_nor_any_json_at_all_crash_the_path(
+    tool: Any, outcomes: Callable[[str, Any], tuple[Any, Any]], tmp_path: Path
+) -> None:
+    @_often
+    @given(args=_from_schema(tool.input_schema))
+    def from_the_schema(args: Any) -> None:
+        outcome, after = outcomes(tool.name, args)
+        assert outcome.status in set(Status)
+        assert outcome.ok or outcome.error
+        assert str(tmp_path) not in outcome.text
+        assert after.ok
 
-        @_often
-        @given(args=_from_schema(tool.input_schema))
-        def from_the_schema(args: Any) -> None:
-            outcome, after = outcomes(tool.name, args)
-            assert outcome.status in set(Status)
-            assert outcome.ok or outcome.error
-            assert str(tmp_path) not in outcome.text
-            assert after.ok
+    @_often
+    @given(args=st.dictionaries(st.sampled_from(["path", "content", "offset", "handle", "x"]), _anything) | _anything)
+    def any_json(args: Any) -> None:
+        outcome, after = outcomes(tool.name, args)
+        assert outcome.status in set(Status)
+        assert after.ok
 
-        @_often
-        @given(
-            args=st.dictionaries(st.sampled_from(["path", "content", "offset", "handle", "x"]), _anything) | _anything
-        )
-        def any_json(args: Any) -> None:
-            outcome, after = outcomes(tool.name, args)
-            assert outcome.status in set(Status)
-            assert after.ok
-
-        from_the_schema()
-        any_json()
+    from_the_schema()
+    any_json()

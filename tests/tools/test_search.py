@@ -255,7 +255,7 @@ def mistyped(name: str, mistake: str, source: random.Random) -> str:
 def test_names_with_one_letter_wrong_are_found_among_five_thousand(server: str) -> None:
     tools = five_thousand(server)
     catalog, source = Catalog(tools), random.Random(16)
-    drawn = [one.name for one in source.sample(tools, 20)]
+    drawn = [one.name for one in source.sample(tools, 10)]
     spellings = [str, lambda name: name.replace("_", " ")]
     if server:
         spellings.append(lambda name: name.rpartition("__")[2])

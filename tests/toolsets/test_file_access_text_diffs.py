@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from golem_forge.toolsets import file_access as diffs
@@ -40,11 +40,20 @@ def applied(diff: str, old: str) -> str:
 _LINES = st.lists(st.sampled_from(["a", "b", "c", "", "é\r"]), max_size=30).map("\n".join)
 
 
+def all_end_in_crlf(*texts: str) -> bool:
+    return all("\n" in text and not re.search(r"(?<!\r)\n", text) for text in texts if text)
+
+
 @given(old=_LINES, new=_LINES, ending=st.sampled_from(["", "\n"]))
+@example(old="", new="é\r", ending="\n")
 def test_applying_a_diff_gives_the_new_text(old: str, new: str, ending: str) -> None:
-    diff = unified_diff("/w/a", old.encode(), (new + ending).encode())
-    assert (diff == "") == (old == new + ending)
-    assert applied(diff, old) == new + ending
+    """Where every line on both sides ends in CR LF the diff shows LF: no line end changes."""
+    wanted = new + ending
+    diff = unified_diff("/w/a", old.encode(), wanted.encode())
+    assert (diff == "") == (old == wanted)
+    if all_end_in_crlf(old, wanted):
+        old, wanted = old.replace("\r\n", "\n"), wanted.replace("\r\n", "\n")
+    assert applied(diff, old) == wanted
 
 
 def test_work_beyond_the_limit_gives_one_block_that_is_just_as_true(monkeypatch: pytest.MonkeyPatch) -> None:

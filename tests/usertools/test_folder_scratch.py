@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -129,28 +129,35 @@ def test_what_a_killed_forge_left_is_removed_and_what_another_uses_is_not(home: 
 
 
 def test_a_tree_deeper_than_any_recursion_is_removed(home: ForgeHome) -> None:
-    deep = "import os, sys; os.chdir(sys.argv[1]); [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
     with private_directory(home, "tests") as directory:
-        subprocess.run([sys.executable, "-c", deep, str(directory)], check=True)
+        with contextlib.chdir(directory):
+            for _ in range(1500):
+                os.mkdir("d")
+                os.chdir("d")
         (directory / "d").chmod(0)
     assert os.listdir(home.path / "cache" / "tests") == []
 
 
 def test_what_a_killed_forge_had_in_use_goes_soon_and_what_lives_keeps_its_own(home: ForgeHome) -> None:
-    other = (
-        "import sys, time; from pathlib import Path; from golem_forge.storage.home import ForgeHome\n"
-        "from golem_forge.usertools.folder import private_directory\n"
-        "with private_directory(ForgeHome(Path(sys.argv[1])), 'tests'):\n    print(flush=True)\n    time.sleep(60)\n"
-    )
     parent = home.ensure("cache", "tests")
-    with subprocess.Popen([sys.executable, "-c", other, str(home.path)], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stdout.readline()
-        (theirs,) = parent.iterdir()
-        a_while_ago = time.time() - 300
-        os.utime(theirs, (a_while_ago, a_while_ago))
-        with private_directory(home, "tests") as directory:
-            assert theirs.exists() and directory.exists()
-        process.kill()
+    forks = multiprocessing.get_context("fork")
+    in_use = forks.Event()
+
+    def use() -> None:
+        with private_directory(home, "tests"):
+            in_use.set()
+            time.sleep(PATIENCE)
+
+    other = forks.Process(target=use)
+    other.start()
+    assert in_use.wait(PATIENCE)
+    (theirs,) = parent.iterdir()
+    a_while_ago = time.time() - 300
+    os.utime(theirs, (a_while_ago, a_while_ago))
+    with private_directory(home, "tests") as directory:
+        assert theirs.exists() and directory.exists()
+    other.kill()
+    other.join()
     with private_directory(home, "tests"):
         assert not theirs.exists()
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import multiprocessing
 
 import pytest
 from tests.deadlines import PATIENCE
@@ -13,6 +12,7 @@ from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.files import remember, revoke, revoke_all
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import Rule, RuleOrigin
+from golem_forge.storage import home as home_files
 
 from .conftest import Place
 
@@ -33,38 +33,23 @@ def test_a41_always_twice_is_one_entry(place: Place) -> None:
     assert place.home.remembered.read_text().count("cargo") == 1
 
 
-WRITER = """
-import sys
-from pathlib import Path
-from golem_forge.storage import home as home_files
-from golem_forge.storage.home import ForgeHome
-from golem_forge.policy.rules.files import remember
-from golem_forge.policy.rules.load import make_rule
-from golem_forge.policy.rules.model import RuleOrigin
-home_files.LOCK_SECONDS = float(sys.argv[3])  # the other one may stand still with the lock
-name = sys.argv[2]
-sys.stdin.readline()
-for number in range(15):
-    remember(ForgeHome(Path(sys.argv[1])), [
-        make_rule({"tool": f"{name}{number}", "verdict": "preApproved"}, RuleOrigin.SESSION)])
-"""
+def test_a41_two_processes_at_once_keep_both(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home_files, "LOCK_SECONDS", PATIENCE)  # the other one may stand still with the lock
+    processes = multiprocessing.get_context("fork")
+    both_there = processes.Barrier(2)
 
+    def write(name: str) -> None:
+        both_there.wait(PATIENCE)
+        for number in range(15):
+            made = make_rule({"tool": f"{name}{number}", "verdict": "preApproved"}, RuleOrigin.SESSION)
+            remember(place.home, [made])
 
-def test_a41_two_processes_at_once_keep_both(place: Place) -> None:
-    writers = [
-        subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(place.home.path), name, str(PATIENCE)],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        for name in ("a", "b")
-    ]
+    writers = [processes.Process(target=write, args=(name,)) for name in ("a", "b")]
     for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write(b"go\n")
-        writer.stdin.flush()
+        writer.start()
     for writer in writers:
-        assert writer.wait(PATIENCE) == 0, writer.communicate()[1]
+        writer.join(PATIENCE)
+        assert writer.exitcode == 0
     kept = {line.rule.tool for line in place.book().list() if line.rule.origin is RuleOrigin.REMEMBERED}
     assert kept == {f"{name}{number}" for name in "ab" for number in range(15)}
     assert sorted(path.name for path in place.home.path.iterdir()) == ["remembered.lock", "remembered.yaml"]

@@ -41,10 +41,10 @@ readable = st.lists(
 any_text = st.one_of(st.text(max_size=80), text_of_fragments, readable)
 FEW = settings().max_examples
 """25, or 400 in `make test-long`."""
-many = settings(max_examples=2 * FEW, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=FEW, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@many
+@few
 @given(any_text)
 @example("A¹=")
 def test_no_text_breaks_an_analyser(world: CommandWorld, secret: Callable[[str], bool], text: str) -> None:
@@ -63,7 +63,7 @@ def test_no_text_breaks_an_analyser(world: CommandWorld, secret: Callable[[str],
             assert parse_strict(once) == parsed
 
 
-@settings(max_examples=4 * FEW, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=2 * FEW, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(any_text)
 def test_nothing_dangerous_is_proven(world: CommandWorld, secret: Callable[[str], bool], text: str) -> None:
     parsed = parse_strict(text)
@@ -71,7 +71,7 @@ def test_nothing_dangerous_is_proven(world: CommandWorld, secret: Callable[[str]
         assert find_dangers(text, is_secret=secret) == ()
 
 
-@many
+@few
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=40))
 def test_quoting_round_trip(word: str) -> None:
     parsed = parse_strict("echo " + quote(word))
@@ -83,7 +83,7 @@ def test_quoting_round_trip(word: str) -> None:
 SHELL_CHARACTERS = "ab1=-+,.:/@%!_ '\"$`\\&|;<>(){}[]*?~^#é"
 
 
-@settings(max_examples=FEW, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@few
 @given(st.text(SHELL_CHARACTERS, max_size=14))
 def test_real_shells_read_the_same_words(dump: Path, text: str) -> None:
     """Every segment starts with a program that prints its own words: shell and parser must agree on them."""

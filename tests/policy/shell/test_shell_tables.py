@@ -50,10 +50,20 @@ def options_in(text: str) -> dict[str, str]:
     return found
 
 
+WITHOUT_HEAVY_PLUGINS = "-p no:schemathesis -p no:anyio -p no:hypothesispytest"
+"""The tables have no option of theirs, and importing them takes most of the time of `pytest --help`."""
+
+
 @cache
 def help_of(command: tuple[str, ...], directory: Path) -> str:
     said = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, cwd=directory
+        command,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+        cwd=directory,
+        env={**os.environ, "PYTEST_ADDOPTS": WITHOUT_HEAVY_PLUGINS},
     )
     return said.stdout + said.stderr
 

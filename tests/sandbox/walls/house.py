@@ -1,19 +1,19 @@
-"""A person's home, FORGE_HOME and a workspace, real walls on them, and the person's own git. Loaded by other processes
-too, so pytest is not."""
+"""A person's home, FORGE_HOME and a workspace, real walls on them, and the person's own git."""
 
 from __future__ import annotations
 
 import asyncio
 import atexit
 import functools
+import multiprocessing
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
+from golem_forge.sandbox.walls import inspection
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, Walls
 from golem_forge.sandbox.zones import ZoneSpec
@@ -37,27 +38,44 @@ class Ran:
         return self.ending.exit_code
 
 
-ANOTHER_FORGE = """
-import asyncio, sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from house import House, Job
-from golem_forge.sandbox.walls import inspection
+class AnotherForge:
+    """A fork of the test's process whose walls stand on the workspace."""
 
-inspection._CARRY_EVERY_S, inspection._LOOKS_PER_ROUND = float("inf"), 10**9
+    def __init__(self, house: House, script: str) -> None:
+        forks = multiprocessing.get_context("fork")
+        self._wire, theirs = forks.Pipe()
+        self._process = forks.Process(target=self._stand, args=(house, script, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self._wire.recv() == "stands"
 
-async def main():
-    child = (await House(Path(sys.argv[2])).walls().start(Job(argv=("bash", "-c", sys.argv[3])))).child
-    while b"done" not in child.output.read():
-        assert child.ending is None, child.output.read()
-        await asyncio.sleep(0.01)
-    print("stands", flush=True)
-    sys.stdin.read()
-    await child.wait(90)
-    print(child.output.read().decode())
+    def _stand(self, house: House, script: str, wire: Connection) -> None:
+        self._wire.close()
+        os.environ.clear()
+        os.environ["PATH"] = house.path
+        inspection._CARRY_EVERY_S, inspection._LOOKS_PER_ROUND = float("inf"), 10**9
+        asyncio.run(self._run(house, script, wire))
 
-asyncio.run(main())
-"""
+    async def _run(self, house: House, script: str, wire: Connection) -> None:
+        child = (await house.walls().start(Job(argv=("bash", "-c", script)))).child
+        while b"done" not in child.output.read():
+            assert child.ending is None, child.output.read()
+            await asyncio.sleep(0.01)
+        wire.send("stands")
+        with suppress(EOFError):
+            wire.recv()
+        await child.wait(90)
+        wire.send(child.output.read().decode())
+
+    def finish(self) -> str:
+        """What the script said, once it has ended."""
+        self._wire.send("finish")
+        said: str = self._wire.recv()
+        return said
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
 
 
 @dataclass
@@ -90,18 +108,14 @@ class House:
         return asyncio.run(ran(walls or self.walls(), script, **job))
 
     @contextmanager
-    def another_forge(self, script: str) -> Iterator[subprocess.Popen[str]]:
-        """Another process whose walls stand on the workspace. Once the script has said `done` it does nothing, until
-        its standard input ends; then it waits for the script and says what that said. While the script runs, it carries
-        over nothing and judges nothing of what the script makes."""
-        argv = [sys.executable, "-c", ANOTHER_FORGE, os.path.dirname(__file__), str(self.root), script]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with subprocess.Popen(argv, **pipes, text=True, env={"PATH": self.path}) as process:
-            try:
-                assert process.stdout is not None and process.stdout.readline() == "stands\n"
-                yield process
-            finally:
-                process.kill()
+    def another_forge(self, script: str) -> Iterator[AnotherForge]:
+        """Once the script has said `done` it does nothing until it is asked to finish. While the script runs, it
+        carries over nothing and judges nothing of what the script makes."""
+        forge = AnotherForge(self, script)
+        try:
+            yield forge
+        finally:
+            forge.kill()
 
 
 async def ran(walls: Walls, script: str, **job: Any) -> Ran:

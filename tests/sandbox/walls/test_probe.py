@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
+import asyncio
+import ctypes
 import itertools
-import json
 import os
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
+from tests.sandbox.conftest import in_child
 
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.process.monitor import with_environment
@@ -39,6 +38,11 @@ needs_landlock = pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this ke
 @pytest.fixture(autouse=True)
 def walls_are_known() -> None:
     """They are not: here they are tried."""
+
+
+def probed() -> list[str]:
+    report = asyncio.run(probe(cache=None, within=PATIENT))
+    return [report.level, report.cause, report.fix]
 
 
 def result(report: ProbeReport, level: Level) -> LevelResult:
@@ -86,23 +90,31 @@ async def test_with_neither_there_are_none(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @needs_landlock
-@pytest.mark.parametrize("says", ["Permission denied", "Creating new namespace failed: Operation not permitted"])
+@pytest.mark.parametrize(
+    ("says", "level"),
+    [
+        ("Permission denied", Level.LANDLOCK),
+        ("Creating new namespace failed: Operation not permitted", Level.NONE),  # nor is there a Landlock
+    ],
+)
 async def test_a_backend_that_fails_is_a_level_not_reached(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, says: str, level: Level
 ) -> None:
     fake = tmp_path / "bwrap"
     fake.write_text(f"#!/bin/sh\necho 'bwrap: {says}' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setattr(probing, "find_bwrap", lambda: str(fake))
+    if level is Level.NONE:
+        monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
     report = await probe(cache=None, within=PATIENT)
-    assert report.level is Level.LANDLOCK
+    assert report.level is level
     assert says in report.cause or "namespaces" in report.cause
     assert report.fix
 
 
 @needs_landlock
 @needs_bwrap
-def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path) -> None:
+def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It claims to be ready and runs the command as it is."""
     fake = tmp_path / "bwrap"
     fake.write_text(
@@ -115,40 +127,29 @@ def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path) -> None:
         "os.wait()\n"
     )
     fake.chmod(0o755)
-    code = (
-        "import asyncio, json, sys\n"
-        "from golem_forge.sandbox.walls import probe as probing\n"
-        f"probing.find_bwrap = lambda: {str(fake)!r}\n"
-        f"report = asyncio.run(probing.probe(cache=None, within={PATIENT}))\n"
-        "print(report.level, report.cause)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    monkeypatch.setattr(probing, "find_bwrap", lambda: str(fake))
+    level, cause, _ = in_child(probed, plain=False)
     for pid in with_environment(f"FAKE={tmp_path}"):
         os.kill(pid, signal.SIGKILL)
-    assert done.stdout.startswith("landlock "), done
+    assert level == "landlock", cause
 
 
 @needs_landlock
 @needs_bwrap
 def test_a_filter_around_forge_is_named_as_the_cause() -> None:
     """As in a container whose profile refuses namespaces: the kernel really refuses them here."""
-    load = (
-        "import base64, ctypes, sys\n"
-        "libc = ctypes.CDLL(None, use_errno=True)\n"
-        "program = base64.b64decode(sys.argv[1])\n"
-        "class Program(ctypes.Structure):\n"
-        "    _fields_ = [('length', ctypes.c_ushort), ('steps', ctypes.c_char_p)]\n"
-        "assert libc.prctl(38, 1, 0, 0, 0) == 0\n"
-        "assert libc.prctl(22, 2, ctypes.byref(Program(len(program) // 8, program)), 0, 0) == 0\n"
-        "import asyncio, json\n"
-        "from golem_forge.sandbox.walls.probe import probe\n"
-        f"report = asyncio.run(probe(cache=None, within={PATIENT}))\n"
-        "print(json.dumps([report.level, report.cause, report.fix]))\n"
-    )
-    program = base64.b64encode(filter_program()).decode()
-    command = [sys.executable, "-c", load, program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    level, cause, fix = json.loads(done.stdout)
+    program = filter_program()
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
+
+    def filtered() -> list[str]:
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.prctl(38, 1, 0, 0, 0) == 0
+        assert libc.prctl(22, 2, ctypes.byref(Program(len(program) // 8, program)), 0, 0) == 0
+        return probed()
+
+    level, cause, fix = in_child(filtered, plain=False)
     assert level == "landlock"
     assert "filter" in cause or "namespaces" in cause
     assert fix

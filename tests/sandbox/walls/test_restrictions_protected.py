@@ -105,7 +105,7 @@ def test_nor_do_those_of_another_process(house: House) -> None:
 
         assert _holds(house.workspace, ".git")
         (house.workspace / "go").touch()
-        assert "Read-only" in other.communicate()[0]
+        assert "Read-only" in other.finish()
     assert os.listdir(house.workspace) == ["go"]
 
 
@@ -118,7 +118,7 @@ async def test_nor_where_a_third_one_was_killed(house: House) -> None:
             Job(argv=("bash", "-c", "until [ -e now ]; do sleep 0.01; done; mkdir -p .git/hooks && touch .git/hooks/x"))
         )
         (house.workspace / "go").touch()
-        await asyncio.to_thread(other.communicate)
+        await asyncio.to_thread(other.finish)
     assert _holds(house.workspace, ".git")
     (house.workspace / "now").touch()
     await long.child.wait(PATIENCE)

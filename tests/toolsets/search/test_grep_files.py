@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -346,30 +345,20 @@ async def test_a_cancelled_search_leaves_nothing_behind(ctx: ToolContext, worksp
     assert not _searching()
 
 
-_ENDLESS = """
-import asyncio, sys
-from pathlib import Path
-from golem_forge.sandbox.sandbox import open_sandbox
-from golem_forge.sandbox.zones import ZoneSpec
-from golem_forge.tools.context import ToolContext
-from golem_forge.toolsets.search import create_grep_files_tool
-
-root = Path(sys.argv[1])
-zone = ZoneSpec(name="workspace", path=root / "host-workspace")
-sandbox = open_sandbox([zone], forge_home=root / "h", home=root / "p")
-asyncio.run(create_grep_files_tool().execute({"pattern": "(a+)+$"}, ToolContext(sandbox=sandbox)))
-"""
-
-
-def test_the_search_ends_when_forge_is_killed(workspace: Path, tmp_path: Path) -> None:
+def test_the_search_ends_when_forge_is_killed(ctx: ToolContext, workspace: Path) -> None:
     write(workspace / "b.txt", "a" * 40 + "b\n")
-    forge = subprocess.Popen([sys.executable, "-c", _ENDLESS, str(tmp_path)])
+
+    def search_for_ever() -> None:
+        asyncio.run(create_grep_files_tool().execute({"pattern": "(a+)+$"}, ctx))
+
+    forge = multiprocessing.get_context("fork").Process(target=search_for_ever)
+    forge.start()
     children = Path(f"/proc/{forge.pid}/task/{forge.pid}/children")
     try:
         pid = wait_for(lambda: next((each for each in children.read_text().split() if busy(each)), ""))
     finally:
         forge.kill()
-        forge.wait()
+        forge.join()
     assert wait_for(lambda: not busy(pid))
 
 

@@ -40,6 +40,7 @@ async def test_the_first_build_compiles_and_the_second_starts_nothing(go_works: 
 
 
 async def test_a_type_error_names_file_and_line_and_leaves_nothing(go_works: Any) -> None:
+    """The build of a program without it follows in the same home above."""
     broken = HELLO.replace('"hello"', "nothing")
     with pytest.raises(Unusable) as caught:
         await go_works.build(go_works.made({"mytool.go": broken}))
@@ -47,17 +48,27 @@ async def test_a_type_error_names_file_and_line_and_leaves_nothing(go_works: Any
     assert "mytool.go:8:27: undefined: nothing" in caught.value.message.splitlines()
     assert "/" not in caught.value.message.replace("forge.local/tool", "")
     assert go_works.left() == []
-    assert (await go_works.run(await go_works.build(go_works.made({"mytool.go": HELLO})))).code == 0
 
 
-async def test_x_is_built_from_x_go_together_with_what_lies_beside_it(go_works: Any) -> None:
+PRETENDS_TO_BE_A_REPOSITORY = {
+    "go.mod": "module example.test/x\n\ngo 1.20\n",
+    ".git/config": '[core]\n\tfsmonitor = "touch /build/out/witness"\n\trepositoryformatversion = 0\n',
+    ".git/HEAD": "ref: refs/heads/main\n",
+    ".git/objects/x": "",
+    ".git/refs/x": "",
+}
+
+
+async def test_x_is_built_from_x_go_with_what_lies_beside_it_and_runs_no_git(go_works: Any) -> None:
     files = {
         "mytool.go": "package main\n\nfunc main() { greet() }\n",
         "other.go": 'package main\n\nimport (\n\t_ "embed"\n\t"fmt"\n)\n\n//go:embed key.pem\nvar text string\n\n'
         "func greet() { fmt.Print(text) }\n",
         "key.pem": "canary\n",
+        **PRETENDS_TO_BE_A_REPOSITORY,
     }
     prepared = await go_works.build(go_works.made(files, "mytool"))
+    assert sorted(os.listdir(prepared.out)) == [".module", "mytool"]
     assert prepared.program(Level.FULL).argv == ("/forge/build/mytool",)
     assert (await go_works.run(prepared)).text == "canary\n"
 
@@ -67,33 +78,21 @@ async def test_a_module_that_is_no_program_is_refused(go_works: Any) -> None:
         await go_works.build(go_works.made({"mytool.go": "package lib\n"}))
 
 
-async def test_a_folder_that_pretends_to_be_a_repository_runs_no_git(go_works: Any) -> None:
-    files = {
-        "mytool.go": HELLO,
-        "go.mod": "module example.test/x\n\ngo 1.20\n",
-        ".git/config": '[core]\n\tfsmonitor = "touch /build/out/witness"\n\trepositoryformatversion = 0\n',
-        ".git/HEAD": "ref: refs/heads/main\n",
-        ".git/objects/x": "",
-        ".git/refs/x": "",
-    }
-    prepared = await go_works.build(go_works.made(files, "mytool.go"))
-    assert sorted(os.listdir(prepared.out)) == [".module", "mytool"]
-
-
 async def test_modules_come_from_a_proxy_of_the_persons_own_directory(go_works: Any, tmp_path: Path) -> None:
+    """Also where debugging runs the source, in the working directory."""
     _module_proxy(tmp_path / "proxy")
     go_works.environ |= {"GOPROXY": f"file://{tmp_path}/proxy", "GOSUMDB": "off"}
     files = {
-        "mytool.go": 'package main\n\nimport (\n\t"fmt"\n\n\t"example.test/lib"\n)\n\n'
-        "func main() { fmt.Println(lib.Word()) }\n",
+        "mytool.go": 'package main\n\nimport (\n\t"fmt"\n\t"os"\n\n\t"example.test/lib"\n)\n\n'
+        "func main() { d, _ := os.Getwd(); fmt.Println(lib.Word(), d, os.Args[1]) }\n",
         "go.mod": "module example.test/x\n\ngo 1.20\n\nrequire example.test/lib v1.0.0\n",
     }
     made = go_works.made(files)
     assert go_works.builder.needs(made.entry, made.files).hosts == ()
     prepared = await go_works.build(made)
-    assert (await go_works.run(prepared)).text == "from a module\n"
-    debugged = await go_works.run(prepared, debug=True)
-    assert (debugged.code, debugged.text) == (0, "from a module\n")
+    for debug in (False, True):
+        ran = await go_works.run(prepared, "a;b", debug=debug)
+        assert (ran.code, ran.text) == (0, "from a module /workspace a;b\n"), debug
 
 
 async def test_modules_that_cannot_be_fetched_are_no_compiler_error(go_works: Any) -> None:
@@ -118,22 +117,6 @@ async def test_a_vendored_module_needs_no_host(go_works: Any) -> None:
     assert (await go_works.run(await go_works.build(made))).text == "vendored"
 
 
-async def test_debugging_runs_the_source_in_the_working_directory(go_works: Any) -> None:
-    source = HELLO.replace('fmt.Println("hello", os.Args[1:])', "d, _ := os.Getwd(); fmt.Println(d, os.Args[1])")
-    prepared = await go_works.build(go_works.made({"mytool.go": source}))
-    ran = await go_works.run(prepared, "a;b", debug=True)
-    assert (ran.code, ran.text) == (0, "/workspace a;b\n")
-
-
-async def test_no_tool_can_write_the_shared_cache(go_works: Any) -> None:
-    await go_works.build(go_works.made({"mytool.go": HELLO}))
-    building = [job for job in go_works.started if job.argv[-1] == "."]
-    assert all(any(one.inner == "/forge/gocache" for one in job.shown) for job in building)
-    assert all(job.env["GOCACHE"] == "/build/gocache" for job in building)
-    writing = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
-    assert all(one.inner != "/forge/tool" for job in writing for one in job.shown)
-
-
 async def test_an_unknown_standard_package_is_compiled_without_the_tool(go_works: Any) -> None:
     source = 'package main\n\nimport "container/ring"\n\nfunc main() { print(ring.New(3).Len()) }\n'
     told: list[str] = []
@@ -141,6 +124,10 @@ async def test_an_unknown_standard_package_is_compiled_without_the_tool(go_works
     assert [each.split(" ")[:2] for each in told] == [["compiling", "what"], ["compiling", "'mytool'"]]
     warming = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
     assert ["container/ring" in job.argv for job in warming] == [True]
+    building = [job for job in go_works.started if job.argv[-1] == "."]
+    assert building and all(job.env["GOCACHE"] == "/build/gocache" for job in building)
+    assert all(any(one.inner == "/forge/gocache" for one in job.shown) for job in building)
+    assert all(one.inner != "/forge/tool" for job in warming for one in job.shown), "no tool can write the shared cache"
     assert (await go_works.run(prepared)).text == "3"
 
 

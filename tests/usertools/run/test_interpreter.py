@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -299,36 +298,23 @@ def test_what_the_program_shows_is_shown_once(house: House) -> None:
     assert len(job.shown) == len(program.shown) + 1
 
 
-KILLED = """
-import asyncio, sys
-from pathlib import Path
-sys.path[:0] = {places!r}
-from inside_conftest import House
-from golem_forge.usertools.run.interpreter import InterpreterPool as Interpreters
-async def main():
-    house = House(Path({root!r}))
-    interpreters = Interpreters()
-    walls, job = house.walls(), house.job()
-    interpreters.prepare(walls, job)
-    while interpreters._starting:
-        await asyncio.sleep(0.01)
-    print(next(iter(interpreters._idle)).walled.child.pid, flush=True)
-    await asyncio.sleep(60)
-asyncio.run(main())
-"""
+def test_a_killed_forge_leaves_no_interpreter(house: House) -> None:
+    forks = multiprocessing.get_context("fork")
+    ours, theirs = forks.Pipe()
 
+    async def wait_with_one() -> None:
+        interpreters = InterpreterPool()
+        waiting = await _waiting(interpreters, house.walls(), house.job())
+        theirs.send(waiting.walled.child.pid)
+        await asyncio.sleep(60)
 
-def test_a_killed_forge_leaves_no_interpreter(tmp_path: Path) -> None:
-    (tmp_path / "inside_conftest.py").write_bytes((Path(__file__).parent / "conftest.py").read_bytes())
-    (tmp_path / "house").mkdir()
-    text = KILLED.format(places=[str(tmp_path), str(Path(__file__).parents[3])], root=str(tmp_path / "house"))
-    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as forge:
-        assert forge.stdout is not None
-        pid = int(forge.stdout.readline())
-        assert _lives(pid)
-        forge.kill()
-        forge.wait()
-        until = time.monotonic() + PATIENCE
-        while _lives(pid) and time.monotonic() < until:
-            time.sleep(0.01)
-        assert not _lives(pid)
+    forge = forks.Process(target=lambda: asyncio.run(wait_with_one()))
+    forge.start()
+    pid = ours.recv()
+    assert _lives(pid)
+    forge.kill()
+    forge.join()
+    until = time.monotonic() + PATIENCE
+    while _lives(pid) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not _lives(pid)

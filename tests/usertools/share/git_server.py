@@ -22,6 +22,8 @@ def git_server(root: Path, login: str = "", moved_to: str = "") -> Iterator[tupl
     `login`: `user:password`; without it nobody may push. `moved_to`: every request is sent on to this address."""
     certificate = root / "certificate.pem"
     certificate.write_bytes(_key_and_certificate())
+    others = root / "no other certificates"
+    others.mkdir(exist_ok=True)
     server = _Server(("127.0.0.1", 0), _backend(root, login, moved_to))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
@@ -30,7 +32,9 @@ def git_server(root: Path, login: str = "", moved_to: str = "") -> Iterator[tupl
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
-        yield f"https://127.0.0.1:{server.server_port}", {"GIT_SSL_CAINFO": str(certificate), "NO_PROXY": "*"}
+        # Else git's curl reads all certificates of the system, too, each time it starts: most of what it does.
+        believed = {"GIT_SSL_CAINFO": str(certificate), "GIT_SSL_CAPATH": str(others)}
+        yield f"https://127.0.0.1:{server.server_port}", {**believed, "NO_PROXY": "*"}
     finally:
         server.shutdown()
         server.server_close()

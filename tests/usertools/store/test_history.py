@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
+from tests.sandbox.conftest import die, is_killed
 
 from golem_forge.core.decisions import Status
 from golem_forge.storage.content_store import ContentStore
@@ -352,36 +350,21 @@ def test_a_full_disk_leaves_the_folder_as_it_was(shop: Shop, monkeypatch: pytest
     assert shop.present == second
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from golem_forge.storage.home import ForgeHome
-from golem_forge.usertools.store import history
-from golem_forge.usertools.store import ToolStore
-from golem_forge.usertools import folder
-from golem_forge.usertools.folder import FolderFiles
-from golem_forge.storage.content_store import ContentStore
-
-home = ForgeHome(Path(sys.argv[1]))
-store = ContentStore(home)
-exchange = folder.exchange
-
-def dying(*given):
-    if sys.argv[2] == "after":
-        exchange(*given)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-folder.exchange = dying
-files_of = lambda digest: FolderFiles(*store.read(store.known(digest)))
-history.undo(home=home, store=ToolStore(home), name="x", files_of=files_of)
-"""
-
-
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_killed_in_the_middle_it_is_the_old_folder_or_the_new_one(shop: Shop, moment: str) -> None:
+def test_killed_in_the_middle_it_is_the_old_folder_or_the_new_one(
+    shop: Shop, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = shop.write("one"), shop.write("two")
-    done = subprocess.run([sys.executable, "-c", KILLED, str(shop.home.path), moment], timeout=PATIENCE)
-    assert done.returncode == -signal.SIGKILL
+    exchange = staging.exchange
+
+    def dying(*given: Any) -> None:
+        if moment == "after":
+            exchange(*given)
+        die()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging, "exchange", dying)
+        assert is_killed(lambda: Shop(shop.home.path).undo())
     assert shop.present == (second if moment == "before" else first)
     assert shop.old_files(first) is not None and shop.old_files(second) is not None
     shop.see()
