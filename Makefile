@@ -2,7 +2,7 @@
 #
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
-#   make test         lint, then every test; what .ci/run calls
+#   make test         every test, and lint beside them; what .ci/run calls
 #   make test-long    large objects, hundreds of rounds and examples, `make demo` as it is; half an hour
 #   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
@@ -46,7 +46,7 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test test-long test-quick read foreign conformance bench soak agentdojo local-model coverage docs reference pictures lint format clean
+.PHONY: setup demo test pytest test-long test-quick foreign conformance bench soak agentdojo local-model coverage docs reference pictures lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
@@ -70,8 +70,11 @@ demo: $(VENV)/.stamp
 
 test: $(VENV)/.stamp $(DOCS)/.stamp foreign
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
-	@$(MAKE) --jobs 2 lint read
-	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS) </dev/null
+	@$(MAKE) --jobs 2 lint pytest
+
+# Beside lint: one processor imports the tests while the other has the type checker.
+pytest: $(VENV)/.stamp
+	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --forked --dist worksteal $(PYTEST_ARGS) </dev/null
 
 test-long: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
@@ -79,12 +82,7 @@ test-long: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 -m generated $(PYTEST_ARGS) </dev/null
 
 test-quick: $(VENV)/.stamp
-	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
-
-# Beside the type checker, which has one processor to itself: else each of the processes that run the tests would
-# compile all of them anew. What cannot be read is told by the tests themselves.
-read: $(VENV)/.stamp
-	@$(VENV)/bin/python -m pytest --collect-only -q >/dev/null 2>&1 </dev/null || true
+	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --forked -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
 
 foreign: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/foreign_programs.py

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also what takes minutes: large objects, hundreds of rounds")
+    parser.addoption("--forked", action="store_true", help="processes of -n are forks of one that imported the tests")
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +40,16 @@ def pytest_configure(config: pytest.Config) -> None:
     disks.need_no_waiting()
     machine.forget_environment()
     gc.disable()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    if config.getoption("--forked"):
+        running = contextlib.ExitStack()
+        python = running.enter_context(ready.starting_tests(config.invocation_params.args))
+        config.add_cleanup(running.close)
+        for spec in specs:
+            spec.python = python
 
 
 def _choose_examples(number: int) -> None:

@@ -58,14 +58,14 @@ def read_rules_at_once() -> None:
 
 
 _FIRST_PORT, _PORTS = 10_000, 20_000
-_next_port = itertools.count(os.getpid() * 61)
+_numbers = itertools.count()
 
 
 def free_port() -> int:
     """For a server that must have the same port again later. It is none of those that the kernel gives to whoever asks
     for any: another process would get it while the server is away."""
     while True:
-        port = _FIRST_PORT + next(_next_port) % _PORTS
+        port = _FIRST_PORT + (os.getpid() * 61 + next(_numbers)) % _PORTS
         with socket.socket() as found:
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

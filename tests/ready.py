@@ -35,6 +35,7 @@ from .deadlines import PATIENCE, ROOM
 from .docs import ready_call
 
 _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
+_TESTS = _SERVER.with_name("ready_tests.py")
 
 _A_PIPE_HOLDS = 1000
 
@@ -375,9 +376,21 @@ def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
         fcntl.flock(people, fcntl.LOCK_SH)
         with alone(meeting):
             if not named.exists() or not os.path.exists(named.read_text()):
-                named.write_text(_start(people.name, walls))
+                place = _new_place()
+                _start(place, people.name, walls)
+                named.write_text(place)
             forge = ReadyForge(named.read_text())
         yield forge
+
+
+@contextlib.contextmanager
+def starting_tests(words: Sequence[str]) -> Iterator[str]:
+    """The `python` of processes that run tests: forks of one that has imported whatever `pytest WORD…` looks at."""
+    place = _new_place()
+    with open(f"{place}.people", "a") as people:
+        fcntl.flock(people, fcntl.LOCK_SH)
+        _start(place, people.name, None, words)
+        yield f"{ReadyForge(place).python} {_TESTS}"
 
 
 @contextlib.contextmanager
@@ -388,12 +401,15 @@ def alone(meeting: Path) -> Iterator[None]:
         yield
 
 
-def _start(people: str, walls: Path | None) -> str:
-    """Where it listens, in a directory that it removes itself."""
-    place = os.path.join(tempfile.mkdtemp(prefix="forge-"), "ready")  # the address of a socket has little room
+def _new_place() -> str:
+    """Of a socket, in a directory that whoever listens there removes."""
+    return os.path.join(tempfile.mkdtemp(prefix="forge-"), "ready")  # the address of a socket has little room
+
+
+def _start(place: str, people: str, walls: Path | None, tests: Sequence[str] = ()) -> None:
     known = "" if walls is None else str(walls)
     server = subprocess.Popen(
-        [sys.executable, str(_SERVER), place, known, people],
+        [sys.executable, str(_SERVER), place, known, people, *tests],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,  # a Ctrl+C is for the tests, who end in order and still need it
@@ -402,4 +418,3 @@ def _start(people: str, walls: Path | None) -> str:
     with server.stdout:
         assert server.stdout.readline() == b"ready\n"
     _STARTED.append(server)
-    return place

@@ -5,10 +5,11 @@ again. Nothing else is shared: each command has its own process, directory, envi
 (or, as `python FILE …`, the program in a file), and ends with its threads joined, its exit functions run and its
 streams flushed. It does not wait for the disk: see disks.
 
-    ready_forge.py SOCKET [WALLS [PEOPLE]]    imports, prints `ready`, then forks for whoever asks
+    ready_forge.py SOCKET [WALLS [PEOPLE [WORD…]]]    imports, prints `ready`, then forks for whoever asks
 
 WALLS: see known_walls. It ends, and takes the directory of its socket with it, when nobody holds a lock on the file
-PEOPLE any more: those who do may be killed at any time.
+PEOPLE any more: those who do may be killed at any time. WORD…: what `pytest` was called with; the tests it would run
+are imported too, for the processes of a run (tests/docs/ready_tests.py).
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ _MODELS = ("anthropic:claude-sonnet-5-5", "openai:gpt-5", "openai-compatible:loc
 _ROOT = str(Path(__file__).parents[2])
 
 
-def serve(place: str, walls: str = "", people: str = "") -> None:
+def serve(place: str, walls: str = "", people: str = "", *tests: str) -> None:
     """Returns in the process that is to be a command; its words are then in `sys.argv`."""
+    if tests:
+        _import_tests(tests)
     _import_all()
     _beside("disks").need_no_waiting()
     _beside("machine").forget_model_servers()
@@ -209,6 +212,15 @@ def _import_all() -> None:
         with contextlib.suppress(Exception):  # said by the command that needs it
             importlib.import_module(name)
     _make_lazy_parts()
+
+
+def _import_tests(words: tuple[str, ...]) -> None:
+    """As pytest does when it looks for them. What cannot be imported is told by the processes of the run."""
+    import pytest
+
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        pytest.main(["--collect-only", *words])
+    gc.unfreeze()  # the tests that were found: each process finds its own
 
 
 def _make_lazy_parts() -> None:

@@ -59,7 +59,7 @@ GENERATION = {
     "effort": ("reasoning_effort", "low", "high"),
     "temperature": ("temperature", 0.1, 0.9),
     "top_p": ("top_p", 0.1, 0.9),
-    "max_output": ("max_completion_tokens", 50, 60),
+    "max_output": ("max_tokens", 50, 60),
     "stop": ("stop", ["one"], ["two"]),
 }
 """Key → what a server of one's own is sent, and two values."""

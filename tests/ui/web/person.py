@@ -5,13 +5,11 @@ Nothing here knows a class or an id of the page. Every wait has a limit (bench.P
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
-import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from tests.ui.web.bench import PATIENCE, Window, until
+from tests.ui.web.bench import Window, until
 
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Locator
@@ -23,17 +21,16 @@ EDITED = "Approve with these arguments"
 _NO = re.compile("^(Deny|Do not trust)$")
 _OPEN = re.compile(f"^(Deny|Do not trust|Send denial|{EDITED})$")
 
-_WAITS_NO_MORE = """() => {
-  const focused = document.activeElement;
-  return focused?.tagName !== "BUTTON" || focused.getAttribute("aria-disabled") === "true";
+_WATCH = """(button) => {
+  window.isTaken = false;
+  const look = () => {
+    const card = button.closest("article");
+    const waits = card?.dataset.state === "open" && !card.innerText.includes("sending…") && button.checkVisibility();
+    window.isTaken = !waits || card.dataset.ready === "true";
+  };
+  window.addEventListener("click", look, { once: true });
 }"""
-
-_STILL_WAITS = """(button) => {
-  if (!button.checkVisibility() || button.closest("article")?.innerText.includes("sending…")) return "";
-  return button.getAttribute("aria-disabled") === "true" ? "not yet" : "ready";
-}"""
-_TAKEN_S = 1.5
-"""What moved is not ready for less than a second."""
+"""A press that comes too early (page/cards/guard.js) leaves the button where it is and its card not ready."""
 
 
 class Person:
@@ -81,53 +78,33 @@ class Person:
         return self.card
 
     async def answer(self, name: str | re.Pattern[str] = APPROVE) -> None:
-        """By the pointer, once the card takes an answer; of several such buttons the first. What has just moved takes
-        no press, so a person presses again: this very button, if it is ready once more and nothing has come of it.
-        A choice to remember stands in the menu of the card."""
-        from playwright.async_api import Error
-
+        """By the pointer; of several such buttons the first. A choice to remember stands in the menu of the card."""
         if isinstance(name, re.Pattern) and not await self.card.get_by_role("button", name=name).count():
-            await self._pressed(REMEMBER)
-        button = await self._pressed(name)
-        with contextlib.suppress(Error):  # the page went on to something else
-            said, since = "", time.monotonic()
-            while now := await button.evaluate(_STILL_WAITS):
-                if now != said:
-                    said, since = now, time.monotonic()
-                elif time.monotonic() - since > _TAKEN_S:
-                    if said != "ready":
-                        return  # sent, or kept until the line is back
-                    await button.click(timeout=PATIENCE * 1000)
-                    since = time.monotonic()
-                await asyncio.sleep(0.02)
-
-    async def _pressed(self, name: str | re.Pattern[str]) -> ElementHandle:
-        button = self.card.get_by_role("button", name=name, exact=isinstance(name, str)).first
-        await self.is_ready(button)
-        handle = await button.element_handle()
-        await handle.click()
-        return handle
+            await self._click(REMEMBER)
+        await self._click(name)
 
     async def press_focused(self, name: str | re.Pattern[str]) -> None:
-        """Enter on what has the focus; once more if it took nothing, because something had just moved."""
-        button = self.button(name).filter(visible=True).first
-        await self.is_ready(button)
-        await self.window.press("Enter")
-        end = time.monotonic() + 5
-        while time.monotonic() < end:
-            if await self.window.run(_WAITS_NO_MORE):
-                return
-            await asyncio.sleep(0.02)
-        await self.window.press("Enter")
+        """Enter on what has the focus."""
+        await self._press(self.button(name).filter(visible=True).first, lambda _: self.window.press("Enter"))
 
     async def edit(self) -> None:
-        """Opens the form of the card; what has just moved takes no press, so a person presses again."""
-        await self._pressed(re.compile("^Edit"))
-        try:
-            await until(self.button(EDITED).is_visible, "the form is open", 5)
-        except AssertionError:
-            await self._pressed(re.compile("^Edit"))
-            await self.button(EDITED).wait_for()
+        """Opens the form of the card."""
+        await self._click(re.compile("^Edit"))
+        await self.button(EDITED).wait_for()
+
+    async def _click(self, name: str | re.Pattern[str]) -> None:
+        button = self.card.get_by_role("button", name=name, exact=isinstance(name, str)).first
+        await self._press(button, lambda handle: handle.click())
+
+    async def _press(self, button: Locator, press: Callable[[ElementHandle], Awaitable[None]]) -> None:
+        """Until the page has taken it: what has just moved takes no press, so a person presses again."""
+        taken = False
+        while not taken:
+            await self.is_ready(button)
+            handle = await button.element_handle()
+            await handle.evaluate(_WATCH)
+            await press(handle)
+            taken = await self.window.run("() => window.isTaken")
 
     async def ready_button(self, name: str) -> ElementHandle:
         """This very button of this very card, whatever comes after it."""
