@@ -27,7 +27,7 @@ from golem_forge.agent.files.worker_file import PATH_SUFFIXES
 from golem_forge.agent.history import History, recap
 from golem_forge.agent.loop import INTERRUPTED_TEXT, Loop
 from golem_forge.agent.model.interface import Attachment, Model, ModelError
-from golem_forge.agent.model.selection import ModelKeys, choose_model, missing_key, no_model_message
+from golem_forge.agent.model.selection import ModelKeys, missing_key, no_model_message
 from golem_forge.agent.prompt import input_problem
 from golem_forge.agent.resume import OpenTurn, Resumed, native_definition, resume
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
@@ -38,6 +38,7 @@ from golem_forge.agent.session_state import (
     SessionBus,
     SessionOptions,
     SessionState,
+    choose_root_model,
     open_session_state,
     record_run,
 )
@@ -235,18 +236,9 @@ def _chosen_model(
 ) -> str:
     """Empty where there is none and it can do without."""
     settings = session_state.program.run
-    flag = asked.model if isinstance(asked.model, str) else ""
+    flag = (asked.model if isinstance(asked.model, str) else "") or (resumed.model if resumed else "")
     stored = ModelKeys(session_state.home)
-    chosen = choose_model(
-        flag=flag or (resumed.model if resumed else ""),
-        environ=os.environ,
-        worker=worker,
-        program_model=settings.model,
-        builtin=worker.path is None,
-        settings=settings.models,
-        program_origin=settings.origins.get("model", "forge.yaml"),
-        stored=stored,
-    )
+    chosen = choose_root_model(session_state.program, worker, stored, flag)
     problem = no_model_message(settings.models, os.environ, stored)
     if chosen.model and not (problem := missing_key(chosen.model, settings.models, os.environ, stored)):
         return chosen.model

@@ -35,10 +35,10 @@ def read_changes(home: Path, session: str) -> tuple[ChangeSet, ...]:
     return tuple(each for each in every if (each.turn or each.call) in turns)
 
 
-def newest_changed_session(home: Path, root: str, most: int = 200) -> str:
+def newest_changed_session(home: Path, root: str) -> str:
     """The id of the session that last changed something in this directory, other than by undoing; empty: there is none.
     A single call (`forge call`) is a session too, of which only the undo store knows the directory."""
-    known = {each.id for each in SessionIndex(home).sessions(limit=most) if each.root == root}
+    known = {each.id for each in SessionIndex(home).sessions(limit=200) if each.root == root}
     known |= changing_sessions(home, root)
     found = [(log.path.stat().st_mtime_ns, id) for id in known if (log := SessionChangeLog(home, id)).path.exists()]
     for _, id in sorted(found, reverse=True):

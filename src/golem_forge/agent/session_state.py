@@ -26,7 +26,7 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.agent.model.selection import PROVIDERS, ModelKeys, key_variable
+from golem_forge.agent.model.selection import PROVIDERS, ChosenModel, ModelKeys, choose_model, key_variable
 from golem_forge.agent.session_hooks import prepare_hooks
 from golem_forge.agent.session_plan import SessionPlan, SessionRequest, plan_embedded
 from golem_forge.config.mcp_spec import AuthKind, ServerSpec, declared_secrets, expand_text
@@ -56,6 +56,7 @@ from golem_forge.storage.home import ForgeHome
 
 if TYPE_CHECKING:
     from golem_forge.agent.budget import SpendingGate
+    from golem_forge.agent.files.worker import Worker
     from golem_forge.policy.reviewer import Reviewer
 
 RUN_RECORD: Final = "run"
@@ -431,6 +432,20 @@ def open_session_state(
         stand_in=options.stand_in,
         depth=options.depth,
         end_telemetry=None if options.dry else _start_telemetry(program, bus),
+    )
+
+
+def choose_root_model(program: Program, worker: Worker, stored: ModelKeys, flag: str = "") -> ChosenModel:
+    """Chooses among the flag, this process's environment, the worker, the program and the keys that there are."""
+    return choose_model(
+        flag=flag,
+        environ=os.environ,
+        worker=worker,
+        program_model=program.run.model,
+        builtin=worker.path is None,
+        settings=program.run.models,
+        program_origin=program.run.origins.get("model", "forge.yaml"),
+        stored=stored,
     )
 
 

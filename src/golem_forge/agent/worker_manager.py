@@ -284,10 +284,10 @@ class WorkerManager:
             )
         scope.orchestrator.refresh_tools = partial(self.refresh, run)
         scope.orchestrator.scope.spend_call = run.budget.take_call
-        session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self._partner, run))
+        session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self.partner, run))
         return run
 
-    def _partner(self, run: WorkerRun) -> Partner:
+    def partner(self, run: WorkerRun) -> Partner:
         """Returns the partner that the worker's tools ask while they run."""
         has_model = run.loop is not None or run.pending_model is not None
         sampler = sampler_for(run.scope, lambda: self.wait_for_model(run), lambda: run.model_name)
@@ -403,7 +403,7 @@ class WorkerManager:
             raise
         self._use(run, model)
 
-    async def _next_model(self, run: WorkerRun) -> AnsweringModel | None:
+    async def next_model(self, run: WorkerRun) -> AnsweringModel | None:
         """The next one of the list that can be opened; None: there is none."""
         while run.fallbacks:
             name, *rest = run.fallbacks
@@ -444,12 +444,12 @@ class WorkerManager:
             context_limit=answering.context_limit,
             system=lambda: system_prompt(worker.instructions, PromptState.of(scope), run.project_blocks),
             attachment=self.attachments.read,
-            next_model=partial(self._next_model, run),
+            next_model=partial(self.next_model, run),
         )
 
         run.loop = Loop(
             dialogue=dialogue,
-            before_turn=partial(self._before_request, run),
+            before_turn=partial(self.before_request, run),
             is_single=lambda: run.single or scope.depth > 0,
         )
 
@@ -504,7 +504,7 @@ class WorkerManager:
         run.exposed |= run.modules.exposed()
         return tools
 
-    async def _before_request(self, run: WorkerRun) -> None:
+    async def before_request(self, run: WorkerRun) -> None:
         if not run.history.messages or isinstance(run.history.messages[-1], UserMessage):
             run.look_at_project()  # once for an input: while it is worked on, the prompt stays the same
         await self.refresh(run)

@@ -27,7 +27,6 @@ from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.selection import (
     ModelKeys,
     check_compatible,
-    choose_model,
     key_variable,
     missing_key,
     no_model_message,
@@ -43,6 +42,7 @@ from golem_forge.agent.session_plan import (
     plan_worker,
     read_program,
 )
+from golem_forge.agent.session_state import choose_root_model
 from golem_forge.agent.skills import find_skills
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli.command import print_json
@@ -303,16 +303,7 @@ def _tool_facts(name: str, toolsets: list[str], foreseen: ToolForecast) -> dict[
 
 def chosen_model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, Any]:
     settings, stored = program.run, ModelKeys(forge_home())
-    chosen = choose_model(
-        flag=asked.model or "",
-        environ=os.environ,
-        worker=worker,
-        program_model=settings.model,
-        builtin=worker.path is None,
-        settings=settings.models,
-        program_origin=settings.origins.get("model", "forge.yaml"),
-        stored=stored,
-    )
+    chosen = choose_root_model(program, worker, stored, asked.model or "")
     if not chosen.model:
         return {"name": "", "from": "", "key": "", "problem": no_model_message(settings.models, os.environ, stored)}
     check_compatible(worker, chosen.model)

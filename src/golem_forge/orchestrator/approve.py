@@ -37,7 +37,7 @@ from golem_forge.tools.validation import InputInvalid
 _WAITED_FOR: Final = frozenset({AnsweredBy.PERSON, AnsweredBy.REVIEWER})
 """Sources of an answer that take time; after such an answer the decision is checked again."""
 _DENIED: Final = Status.APPROVAL_DENIED
-Replan = Callable[[], Awaitable[None]]
+Replan = Callable[[CallState], Awaitable[None]]
 """Plans and judges the call's present arguments again."""
 
 
@@ -86,7 +86,7 @@ class ApprovalStage:
             decision.answered_by, decision.message = AnsweredBy.MEMORY, said
             raise ForgeError(f"{said} (this program was denied the same call before)", status=_DENIED, code="DENIED")
         listens = self._hooks.hooks is not None or self._services.reviewer is not None
-        first = partial(self._before_person, state) if listens else None
+        first = partial(self.before_person, state) if listens else None
         with program.asking() if program is not None else nullcontext():
             answer = await self._controller.approve(decision, state.tool.name, lambda: self._pending(state), first)
         decision.asked_at, decision.answered_at = answer.asked_at or decision.asked_at, answer.answered_at or iso_now()
@@ -105,7 +105,7 @@ class ApprovalStage:
                 raise _blocked(state)
         return answer
 
-    async def _before_person(self, state: CallState, waiting: PendingApproval) -> ApprovalResult | None:
+    async def before_person(self, state: CallState, waiting: PendingApproval) -> ApprovalResult | None:
         """Asks the reviewer, if there is one, and starts the notification hooks. Returns the reviewer's answer, or None
         where a person has to answer.
         """
@@ -162,7 +162,7 @@ class ApprovalStage:
         if note := describe_changes(redact(without_secrets(before)), redact(without_secrets(state.arguments.plain))):
             state.notes = (*state.notes, note)
             state.edits = (*state.edits, note.replace("The user", answer.answered_as or "The user", 1))
-        await replan()
+        await replan(state)
         decision = _judged(state).decision
         decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
 

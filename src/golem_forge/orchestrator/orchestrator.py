@@ -168,7 +168,8 @@ class Orchestrator:
         finally:
             state.ended = True
             if state.ctx is not None:  # it refers to the state that refers to it: only the collector would free them
-                state.ctx.call = partial(self._nested, state.detached_copy())
+                nested = NestedCalls(self, self._recorder, state.detached_copy())
+                state.ctx.call, state.ctx.find = nested.call, nested.find
             self._running.discard(call_id)  # nothing else runs before its end is recorded below
             if state.plan is not None:
                 state.close()
@@ -256,7 +257,7 @@ class Orchestrator:
                 self._recorder.before_waiting(state)
                 if order is not None and state.judged.decision.verdict is Verdict.ASK:
                     await self._wait(state, order.wait_to_ask(index))
-                await self._wait(state, self._approval.approve(state, partial(self._plan_and_judge, state)), plain=True)
+                await self._wait(state, self._approval.approve(state, self.plan_and_judge), plain=True)
             slot = state.parent is None and tool.gated
             read_only = state.read_only
             if slot:
@@ -355,7 +356,7 @@ class Orchestrator:
         """A plan may need what a call before it in the batch is about to make. Then, and if it fails, it is made after
         that one has ended. What refuses the call is not asked again: not a check, not a rule."""
         if order is None:
-            await self._plan_and_judge(state)
+            await self.plan_and_judge(state)
             return
         alone = order.is_next(index)  # asked first: the call before may end while this one is planned
         if state.tool.planner is not None:
@@ -406,7 +407,7 @@ class Orchestrator:
         state.decision = self.judge.quick_decision(state.tool, keys)
         return state.decision is not None
 
-    async def _plan_and_judge(self, state: CallState) -> None:
+    async def plan_and_judge(self, state: CallState) -> None:
         if state.tool.planner is not None:
             await self._plan(state)
         await self._judge(state)
@@ -474,7 +475,8 @@ class Orchestrator:
             ctx.called_by = state.callers[-1][1] if state.callers else ""
             ctx.caller, ctx.cancel = state.call.caller, state.signal
             ctx.progress, ctx.show = partial(self._recorder.progress, call_id), self._recorder.show
-            ctx.call, ctx.find = partial(self._nested, state), partial(self._find_for_tools, state.signal)
+            nested = NestedCalls(self, self._recorder, state)
+            ctx.call, ctx.find = nested.call, nested.find
             ctx.loop = asyncio.get_running_loop()
             ctx.offered, ctx.program = self, state.program
         return state.ctx
@@ -508,21 +510,32 @@ class Orchestrator:
             path_rules=self._access.paths,
         )
 
-    async def _find_for_tools(self, signal: InterruptSignal, name: str) -> Tool | None:
+
+class NestedCalls:
+    """Finds and calls other tools for a tool that runs. It outlives its call, since the tool may keep it."""
+
+    __slots__ = ("_orchestrator", "_parent", "_recorder")
+
+    def __init__(self, orchestrator: Orchestrator, recorder: Recorder, parent: CallState) -> None:
+        self._orchestrator = orchestrator
+        self._recorder = recorder
+        self._parent = parent
+
+    async def find(self, name: str) -> Tool | None:
+        orchestrator = self._orchestrator
         with contextlib.suppress(ForgeError):
             try:
-                return self.catalog.resolve(name, Caller.TOOL)
+                return orchestrator.catalog.resolve(name, Caller.TOOL)
             except ToolNotFound:
-                await self.wait_for_tool(name, Caller.TOOL, signal)
-                return self.catalog.resolve(name, Caller.TOOL)
+                await orchestrator.wait_for_tool(name, Caller.TOOL, self._parent.signal)
+                return orchestrator.catalog.resolve(name, Caller.TOOL)
         return None
 
-    async def _nested(
-        self, parent: CallState, name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False
-    ) -> Outcome:
-        """Runs a call that a tool makes. It is judged and approved by itself, under the gate slot that its parent
+    async def call(self, name: str, args: dict[str, Any], *, refuse: str = "", whole: bool = False) -> Outcome:
+        """Runs a call that the tool makes. It is judged and approved by itself, under the gate slot that its parent
         already holds.
         """
+        parent = self._parent
         state = CallState(ToolCall(name, args, Caller.TOOL, parent_id=parent.call.id), parent.signal, parent.signal)
         state.depth = parent.depth + 1
         state.callers = (*parent.callers, (parent.call.id, parent.tool.name))
@@ -537,13 +550,13 @@ class Orchestrator:
             refused = f"Tools may call each other at most {MAX_CALL_DEPTH} levels deep."
         elif not refused and state.program is not None:
             try:
-                self.scope.spend_call()
+                self._orchestrator.scope.spend_call()
             except ForgeError as error:
                 refused = error.message
         if refused:
             return self._recorder.finished(state, state.outcome(Status.POLICY_DENIED, error=refused))
         try:
-            return await self.step(state)
+            return await self._orchestrator.step(state)
         finally:
             parent.calls_read_secret = parent.calls_read_secret or (state.executed and state.reads_secret)
 

@@ -90,7 +90,7 @@ class Recorder:
                 seq = begin(CallStart(call.id, tool.name, args, decision, *who, worker_id=self._run))
                 state.proposed = True
         if self._bus is not None:
-            self._bus.show("toolStarted", partial(self._started_data, state), self._shown_as, seq)
+            self._bus.show("toolStarted", partial(self.started_data, state), self._shown_as, seq)
 
     @property
     def commits_later(self) -> bool:
@@ -132,7 +132,7 @@ class Recorder:
                 _log.error("the end of call %s could not be recorded: %s", outcome.call.id, error.message)
                 outcome.notes = (*outcome.notes, f"This result was not recorded: {error.message}")
         if self._bus is not None:
-            self._bus.show("toolResult", partial(self._result_data, state, outcome), self._shown_as, seq)
+            self._bus.show("toolResult", partial(self.result_data, state, outcome), self._shown_as, seq)
         tool = state.tool
         if tool is not None and tool.on_outcome is not None:
             try:
@@ -165,7 +165,7 @@ class Recorder:
         """Returns a copy of the arguments, so that a listener can change neither the call nor its Outcome."""
         return copy_json(self._redactor.value(_without_secrets(state, args)))
 
-    def _started_data(self, state: CallState) -> dict[str, Any]:
+    def started_data(self, state: CallState) -> dict[str, Any]:
         call = state.call
         data = {
             "toolCallId": call.id,
@@ -176,7 +176,7 @@ class Recorder:
         }
         return data | _given({"label": state.tool.label, "parentCallId": call.parent_id})
 
-    def _result_data(self, state: CallState, outcome: Outcome) -> dict[str, Any]:
+    def result_data(self, state: CallState, outcome: Outcome) -> dict[str, Any]:
         args = outcome.args if outcome.args is not None else parse_raw_args(outcome.call.args)
         decision = state.decision
         if decision is None:

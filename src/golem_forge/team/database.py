@@ -102,13 +102,7 @@ class Database:
         raise NotImplementedError
 
     def _begin(self, connection: StoreConnection, write: bool) -> None:
-        raise NotImplementedError
-
-    def _commit(self, connection: StoreConnection) -> None:
-        raise NotImplementedError
-
-    def _rollback(self, connection: StoreConnection) -> None:
-        raise NotImplementedError
+        connection.execute("BEGIN")
 
     def unavailable(self, error: Exception) -> TeamError | None:
         """Converts a driver error to a TeamError; None if the database is available."""
@@ -136,11 +130,11 @@ class Database:
             self._begin(connection, write)
             try:
                 yield connection
-                self._commit(connection)
+                connection.execute("COMMIT")
                 kept = self._has_answered = True
             except BaseException:
                 with contextlib.suppress(Exception):
-                    self._rollback(connection)
+                    connection.execute("ROLLBACK")
                     kept = True
                 raise
         except Exception as error:
@@ -324,12 +318,6 @@ class SqliteDatabase(Database):
     def _begin(self, connection: StoreConnection, write: bool) -> None:
         connection.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
-    def _commit(self, connection: StoreConnection) -> None:
-        connection.execute("COMMIT")
-
-    def _rollback(self, connection: StoreConnection) -> None:
-        connection.execute("ROLLBACK")
-
     def is_conflict(self, error: Exception) -> bool:
         return isinstance(error, sqlite3.IntegrityError) and APPEND_ONLY not in str(error)
 
@@ -470,15 +458,6 @@ class PostgresDatabase(Database):
             "options": f"-c statement_timeout={STATEMENT_S * 1000} "
             f"-c idle_in_transaction_session_timeout={IDLE_TRANSACTION_S * 1000} -c synchronous_commit=on",
         }
-
-    def _begin(self, connection: StoreConnection, write: bool) -> None:
-        connection.execute("BEGIN")
-
-    def _commit(self, connection: StoreConnection) -> None:
-        connection.execute("COMMIT")
-
-    def _rollback(self, connection: StoreConnection) -> None:
-        connection.execute("ROLLBACK")
 
     def is_conflict(self, error: Exception) -> bool:
         return isinstance(error, self._driver.errors.UniqueViolation)

@@ -419,9 +419,7 @@ def _list_origin(clone: Clone) -> dict[str, str]:
     asked = ("HEAD", clone.ref, *((ref, f"refs/heads/{ref}", f"refs/tags/{ref}") if ref else ()))
     serve = served_by(clone.workspace, "upload-pack")
     words = ("ls-remote", "--quiet", *serve, "--", clone.workspace.git, *asked)
-    output = run_network(clone, words, "read the repository", _LISTED).output
-    lines = (line.partition("\t") for line in output.decode("utf-8", "surrogateescape").splitlines())
-    return {name: commit for commit, _, name in lines if is_object_id(commit)}
+    return _read_refs(run_network(clone, words, "read the repository", _LISTED).output)
 
 
 def _find_ref(ref: str, listed: Mapping[str, str]) -> str:
@@ -438,8 +436,11 @@ def _find_ref(ref: str, listed: Mapping[str, str]) -> str:
 def list_checkpoints(scratch: Clone) -> dict[str, str]:
     """Returns all refs of sessions at the origin, with their commits."""
     words = ("ls-remote", "--quiet", *served_by(scratch.workspace, "upload-pack"), "--", scratch.workspace.git)
-    output = run_network(scratch, (*words, "refs/forge/*"), "read the repository", _LISTED).output
-    lines = (line.partition("\t") for line in output.decode("utf-8", "surrogateescape").splitlines())
+    return _read_refs(run_network(scratch, (*words, "refs/forge/*"), "read the repository", _LISTED).output)
+
+
+def _read_refs(listed: bytes) -> dict[str, str]:
+    lines = (line.partition("\t") for line in listed.decode("utf-8", "surrogateescape").splitlines())
     return {name: commit for commit, _, name in lines if is_object_id(commit)}
 
 

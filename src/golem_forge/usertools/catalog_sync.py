@@ -362,7 +362,7 @@ class UserTools:
             if self._is_taken(entry.name):
                 kept_out[entry.name] = _not_a_tool(_name_conflict(entry.name))
             elif status.why is None:
-                tools[entry.name] = SourceTool(mark=entry.digest, make=partial(self._tool, entry))
+                tools[entry.name] = SourceTool(mark=entry.digest, make=partial(self.make_tool, entry))
             else:
                 kept_out[entry.name] = self._inactive(entry, status.state, status.why)
         kept_out |= {each.tool: _not_a_tool(each) for each in diagnostics if self._offer.includes(each.tool)}
@@ -385,7 +385,7 @@ class UserTools:
         """A model need not try by name what was agreed to and is not active all the same: it failed."""
 
         def hidden() -> tuple[Tool, bool]:
-            return self._tool(entry), self._workshop.other_version_trusted(entry)
+            return self.make_tool(entry), self._workshop.other_version_trusted(entry)
 
         reason, untrusted = f"{why.code}: {why.message}", why.code is DiagnosticCode.UNTRUSTED
         if untrusted:
@@ -427,7 +427,7 @@ class UserTools:
         must not be said of that one."""
         return self._sync.has_placed(name) or name not in self._catalog
 
-    def _tool(self, entry: ToolEntry) -> Tool:
+    def make_tool(self, entry: ToolEntry) -> Tool:
         """Fresh at every call: whoever edits a folder between two refreshes changes what is called, not what runs."""
         digest = entry.digest
 

@@ -95,11 +95,11 @@ def open_store(settings: StoreSettings | None = None, *, create: bool = True, do
     return PersonStore(store, hash, door)
 
 
-def own_store(settings: StoreSettings | None = None, *, create: bool = True) -> Store:
+def own_store(settings: StoreSettings | None = None) -> Store:
     """The database itself, for runners and for whoever looks after it. Raises ConfigError and TeamError."""
     settings = settings or store_settings()
     address = database_address(settings)
-    return Store.open(address, forge_home().path, create=create and address.startswith(SQLITE))
+    return Store.open(address, forge_home().path, create=address.startswith(SQLITE))
 
 
 def database_address(settings: StoreSettings) -> str:

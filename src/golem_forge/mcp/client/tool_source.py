@@ -266,7 +266,7 @@ class ServerTools:
 
     def _source_tool(self, name: str) -> SourceTool:
         spec, tool = self._listed[name]
-        accept = partial(self._accept, name, spec, tool)
+        accept = partial(self.accept, name, spec, tool)
         return SourceTool(mark=(spec, tool), make=partial(proxied_tool, self._pool, spec, tool, name, accept))
 
     def _add_spellings(self) -> None:
@@ -281,7 +281,7 @@ class ServerTools:
                 self._catalog.add_alias(raw, name)
         self._spelt = spellings
 
-    def _accept(self, name: str, spec: ServerSpec, tool: RemoteTool) -> None:
+    def accept(self, name: str, spec: ServerSpec, tool: RemoteTool) -> None:
         """The person's yes is for a call they saw: it runs, also where the book cannot keep what they agreed to."""
         try:
             self._book.accept_new(spec.scope, tool)

@@ -429,11 +429,9 @@ class ClientApproval(ApprovalController):
     with the text that says how to allow it. Silence and dismissal are neither a yes nor a denial by a person.
     """
 
-    def __init__(self, mode: ApprovalMode, calls: ServedCalls, timeout: float | None = None) -> None:
-        """`timeout`: seconds a question stays open, if that is less than a client has anyway."""
+    def __init__(self, mode: ApprovalMode, calls: ServedCalls) -> None:
         super().__init__(mode, _never_called)
         self._calls = calls
-        self._seconds = min(timeout or ANSWER_SECONDS, ANSWER_SECONDS)
 
     async def approve(
         self,
@@ -462,7 +460,7 @@ class ClientApproval(ApprovalController):
         if len(text) > MOST_SHOWN:
             too_large = f"'{tool}' needs approval and is too large to be shown; allow it with a rule in rules.yaml"
             return denied_result(too_large, unaskable=True)
-        reply = await call.ask(ClientQuestion(text, _FORM), self._seconds)
+        reply = await call.ask(ClientQuestion(text, _FORM), ANSWER_SECONDS)
         if waiting.signal:
             return denied_result("Interrupted before it was approved.", status=Status.INTERRUPTED)
         return read_reply(reply)

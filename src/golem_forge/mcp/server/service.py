@@ -227,7 +227,7 @@ class SubscriptionHandler:
         if mine is None:
             mine = connection.state[_SUBSCRIBED_KEY] = set()
             self._connections.add(connection)
-            connection.exit_stack.callback(partial(self._left, connection, mine))
+            connection.exit_stack.callback(self._left, connection, mine)
         return mine
 
     def _left(self, connection: Connection, mine: set[str]) -> None:
@@ -399,14 +399,11 @@ async def _notify(connection: Connection, send: Callable[[Connection], Awaitable
         await send(connection)
 
 
-async def serve_stdio(host: ServingHost, pipes: StdioDescriptors | None = None) -> int:
-    """Serves until stdin ends or a signal comes. `pipes` replaces this process's stdin and stdout."""
+async def serve_stdio(host: ServingHost) -> int:
+    """Serves until stdin ends or a signal comes."""
     service = Service(host)
     told_to_end = anyio.CancelScope()
-    with (
-        own_pipes() if pipes is None else contextlib.nullcontext(pipes) as used,
-        stop_on_termination(told_to_end.cancel),
-    ):
+    with own_pipes() as used, stop_on_termination(told_to_end.cancel):
         try:
             with told_to_end:
                 async with anyio.create_task_group() as together, service.running(), _messages(used) as (read, write):

@@ -290,9 +290,9 @@ def checked_rules(file: YamlFile, origin: RuleOrigin) -> RuleFile:
     return RuleFile(tuple(rule for rule in rules if rule is not None), off, tuple(warnings))
 
 
-def make_rule(written: dict[str, Any], origin: RuleOrigin, *, file: str = "", line: int = 0) -> Rule:
+def make_rule(written: dict[str, Any], origin: RuleOrigin, *, file: str = "rule") -> Rule:
     """Builds a rule that is not in a file (a choice, or its edited form). Raises ConfigError."""
-    problems = ConfigProblems(YamlFile(file or "rule", {}, {(): line or 1}))
+    problems = ConfigProblems(YamlFile(file, {}, {(): 1}))
     rule = _read_rule(written, (), origin, problems, [])
     problems.raise_if_any()
     assert rule is not None  # every way to None has added a problem

@@ -441,9 +441,9 @@ _YARN_VARIABLE: Final = "YARN_HTTPS_PROXY"
 plain http is a service of this computer, which is there without the proxy."""
 
 
-def proxy_environment(port: int = PROXY_PORT) -> dict[str, str]:
+def proxy_environment() -> dict[str, str]:
     """Returns the proxy variables, in both spellings because programs read one or the other."""
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://127.0.0.1:{PROXY_PORT}"
     names = [*_VARIABLES, *(name.lower() for name in _VARIABLES), _YARN_VARIABLE]
     return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
 

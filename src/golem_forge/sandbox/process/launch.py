@@ -515,17 +515,16 @@ TAIL_BYTES: Final = 64 << 10
 
 
 class TailBuffer:
-    def __init__(self, size: int = TAIL_BYTES) -> None:
-        self._size = size
+    def __init__(self) -> None:
         self._kept = bytearray()
         self._whole = True
 
     def append(self, text: str) -> None:
         data = as_bytes(text)
-        self._kept += data[-self._size :]
-        if len(data) > self._size or len(self._kept) > self._size:
+        self._kept += data[-TAIL_BYTES:]
+        if len(data) > TAIL_BYTES or len(self._kept) > TAIL_BYTES:
             self._whole = False
-            del self._kept[: len(self._kept) - self._size]
+            del self._kept[: len(self._kept) - TAIL_BYTES]
 
     def finish(self) -> None:
         """Does nothing: the text stays readable."""

@@ -190,9 +190,9 @@ def env_block(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     )
 
 
-def make_env_block(value: Any, name: str = "toolset") -> EnvBlock:
+def make_env_block(value: Any) -> EnvBlock:
     """Checks a plain mapping that came from no file. Raises ConfigError."""
-    problems = ConfigProblems(YamlFile(name, {}, {}))
+    problems = ConfigProblems(YamlFile("toolset", {}, {}))
     block: EnvBlock = env_block(value, ("env",), problems)
     problems.raise_if_any()
     return block

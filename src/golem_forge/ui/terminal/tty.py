@@ -194,8 +194,8 @@ _MEANINGS: Final = {
 _SHAPES: Final = frozenset({"bold", "dim", "italic", "reverse"})
 
 
-def colour_wanted(environ: Mapping[str, str] = os.environ) -> bool:
-    return not environ.get("NO_COLOR") and environ.get("TERM", "") != "dumb"
+def colour_wanted() -> bool:
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") != "dumb"
 
 
 def ansi(lines: Iterable[StyledLine], *, colour: bool) -> str:

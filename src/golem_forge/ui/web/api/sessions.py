@@ -9,7 +9,6 @@ worker, the model, the directory and the id. Deleting refuses (409) a session th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from pydantic import Field
 
 from golem_forge._version import __version__
 from golem_forge.agent.files.roster import load_roster
-from golem_forge.agent.model.selection import ModelKeys, choose_model
+from golem_forge.agent.model.selection import ModelKeys
 from golem_forge.agent.recorded_sessions import (
     MAX_TITLE,
     MEDIA_TYPES,
@@ -33,6 +32,7 @@ from golem_forge.agent.recorded_sessions import (
 )
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session_plan import read_program
+from golem_forge.agent.session_state import choose_root_model
 from golem_forge.agent.trust import trust_store
 from golem_forge.config.program import load_program
 from golem_forge.config.run_block import RunSettings
@@ -113,21 +113,12 @@ def _model_there(home: ForgeHome, directory: Path) -> str:
         worker = load_roster(program).root
     except (ConfigError, ForgeError):
         return ""
-    return choose_model(
-        flag="",
-        environ=os.environ,
-        worker=worker,
-        program_model=program.run.model,
-        builtin=worker.path is None,
-        settings=program.run.models,
-        stored=ModelKeys(home),
-    ).model
+    return choose_root_model(program, worker, ModelKeys(home)).model
 
 
 MAX_SESSIONS_LISTED: Final = 200
 _MAX_SEARCHED: Final = 10_000
 _MAX_EXPORT_BYTES: Final = 64 << 20
-_NO_TITLES: Final[Mapping[str, str]] = MappingProxyType({})
 _ShortText = Annotated[str, Field(max_length=1000)]
 
 

@@ -279,27 +279,27 @@ async def act_on(session: WatchedSession, type: str, data: Mapping[str, Any], sc
         raise _read_only(session)
 
 
-def take_action(session: WatchedSession, type: str, data: Mapping[str, Any], source: str = UI_NAME) -> None:
+def take_action(session: WatchedSession, type: str, data: Mapping[str, Any]) -> None:
     if type not in ACTIONS:
         raise ApiRefusal(422, f"Unknown action; the actions are {', '.join(sorted(ACTIONS))}.", {"type": "unknown"})
     given = _checked_data(type, data)
     if not isinstance(session, LiveSession):
         raise _read_only(session)
     if type in ANSWERS:
-        _answer(session, type, given, source)
+        _answer(session, type, given)
         return
     if type == "getDiff" and diff_for(session.ui.open_question(given["requestId"]), given["path"]) is None:
         raise ApiRefusal(404, "No open question changes this path.")
     if type in _NEEDS_READY and not session.is_ready:
         raise ApiRefusal(409, "The session is just being started; answer what it asks, then try again.")
-    session.bus.emit(type, given, source=source)
+    session.bus.emit(type, given, source=UI_NAME)
 
 
 def _read_only(session: WatchedSession) -> ApiRefusal:
     return ApiRefusal(409, _READ_ONLY.get(session.state, _READ_ONLY[SessionStatus.CLOSED]))
 
 
-def _answer(session: LiveSession, type: str, given: dict[str, Any], source: str) -> None:
+def _answer(session: LiveSession, type: str, given: dict[str, Any]) -> None:
     request = given["requestId"]
     objection = session.ui.objection(type, given)
     if objection is None:
@@ -307,7 +307,7 @@ def _answer(session: LiveSession, type: str, given: dict[str, Any], source: str)
         raise ApiRefusal(409, late) if late else ApiRefusal(404, "No such question is open.")
     if objection:
         raise ApiRefusal(422, f"This answer does not count: {objection[:_MAX_PROBLEM]}.")
-    session.bus.emit(type, given, source=source)
+    session.bus.emit(type, given, source=UI_NAME)
     if "args" in given and (still := session.ui.open_question(request)) is not None:
         fields = field_errors(still.wire)
         words = "; ".join(f"{name}: {error}" for name, error in fields.items()) or "see the card"
