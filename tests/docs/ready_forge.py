@@ -215,11 +215,12 @@ def _import_all() -> None:
 
 
 def _import_tests(words: tuple[str, ...]) -> None:
-    """As pytest does when it looks for them. What cannot be imported is told by the processes of the run."""
+    """As pytest does when it looks for them. What cannot be imported is told by the processes of the run. Nothing is
+    captured: a library that keeps `sys.stderr` as it is imported would have a file that is closed by then."""
     import pytest
 
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        pytest.main(["--collect-only", *words])
+    with contextlib.redirect_stdout(io.StringIO()):
+        pytest.main(["--collect-only", "--capture=no", *words])
     gc.unfreeze()  # the tests that were found: each process finds its own
 
 

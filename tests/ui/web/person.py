@@ -26,11 +26,13 @@ _WATCH = """(button) => {
   const look = () => {
     const card = button.closest("article");
     const waits = card?.dataset.state === "open" && !card.innerText.includes("sending…") && button.checkVisibility();
-    window.isTaken = !waits || card.dataset.ready === "true";
+    const opened = button.getAttribute("aria-expanded") === "true";
+    window.isTaken = opened || !waits || card.dataset.ready === "true";
   };
   window.addEventListener("click", look, { once: true });
 }"""
-"""A press that comes too early (page/cards/guard.js) leaves the button where it is and its card not ready."""
+"""A press that comes too early (page/cards/guard.js) leaves the button where it is and its card not ready. One that
+opens a menu moves what is below, and the card is not ready for that."""
 
 
 class Person:
