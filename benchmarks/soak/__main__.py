@@ -50,6 +50,8 @@ POOLED_FILES: Final = 8
 """The same with SQLite, where each has the store's file and its log open."""
 WATCHED_ZONES: Final = 2
 """A directory that walled commands use is watched, as long as somebody uses it."""
+CLEANED_S: Final = 60.0
+"""Within that a runner has cleared up what its last sessions had open."""
 GROWTH: Final = 1.10
 """The memory of the last third beside that of the second."""
 GROWTH_MB: Final = 6.0
@@ -82,6 +84,7 @@ def run(soak: Machine, seconds: float) -> dict[str, Any]:
     for _ in range(8):
         time.sleep(0.5)
         soak.sample()
+    _until(lambda: not _more_descriptors(before, _descriptors(soak.steady.pid)), CLEANED_S)
     after = _descriptors(soak.steady.pid)
     load = _load_of_database(soak, empty)
     codes = _end_runners(soak)
@@ -173,7 +176,9 @@ def _check_journals(soak: Machine, ledger: Ledger) -> list[str]:
 
 
 def _check_answers(soak: Machine, told: Counter[str]) -> list[str]:
-    answered = len(soak.store.questions.rows(state="answered", limit=1_000_000))
+    rows = soak.store.questions.rows
+    answered = len(rows(state="answered", limit=1_000_000))
+    answered += sum(bool(row.person) for row in rows(state="withdrawn", limit=1_000_000))  # came to nothing, and named
     soak.counts.update({"questions answered": answered, "answers too late": told["too late"]})
     if not told["counted"] <= answered <= told["counted"] + told["unknown"]:
         return [f"answers that counted: {told['counted']} (+ {told['unknown']} unknown) for {answered} questions"]
@@ -182,11 +187,7 @@ def _check_answers(soak: Machine, told: Counter[str]) -> list[str]:
 
 def _check_left(soak: Machine, before: Counter[str], after: Counter[str], codes: Mapping[str, int | None]) -> list[str]:
     broken = [f"the runner {name} ended with {code}" for name, code in codes.items() if code != 0]
-    for kind, count in after.items():
-        is_store = "/sessions.db" in kind
-        spare = POOLED_SOCKETS if kind == "socket" else POOLED_FILES if is_store else WATCHED_ZONES
-        if count > before[kind] + spare:
-            broken.append(f"descriptors of the runner: {kind} {before[kind]} before, {count} after")
+    broken += _more_descriptors(before, after)
     own = {each.pid for each in soak.answerers}
     _until(lambda: not _processes(soak, own), 30.0)
     broken += [f"a process is left: {words}" for words in _processes(soak, own)]
@@ -198,6 +199,16 @@ def _check_left(soak: Machine, before: Counter[str], after: Counter[str], codes:
     if thirds and thirds[2] > thirds[1] * GROWTH + GROWTH_MB:
         broken.append(f"the memory of the runner grows: {thirds} MB")
     return broken
+
+
+def _more_descriptors(before: Counter[str], after: Counter[str]) -> list[str]:
+    more = []
+    for kind, count in after.items():
+        is_store = "/sessions.db" in kind
+        spare = POOLED_SOCKETS if kind == "socket" else POOLED_FILES if is_store else WATCHED_ZONES
+        if count > before[kind] + spare:
+            more.append(f"descriptors of the runner: {kind} {before[kind]} before, {count} after")
+    return more
 
 
 def _thirds(values: list[float]) -> list[float]:

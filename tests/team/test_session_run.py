@@ -181,6 +181,28 @@ async def test_a_session_on_a_full_disk_goes_on_when_there_is_room(
     assert program.effects() == ["n0", "n1", "n2"]
 
 
+async def test_a_session_that_is_given_back_before_its_first_turn_goes_on(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk of its runner is full while it looks at what arrived."""
+    program.play({"calls": [{"tool": "effect", "args": {"name": "n"}}]}, {"say": "done"})
+    session = program.queue()
+    look, given_back = SessionRun.look, list[str]()
+
+    async def look_on_a_full_disk(self: SessionRun) -> bool:
+        taken = await look(self)
+        if not given_back:
+            given_back.append(self.id)
+            await self.hand_over()
+        return taken
+
+    monkeypatch.setattr(SessionRun, "look", look_on_a_full_disk)
+    async with running(program) as store:
+        assert await until_ended(store, session) == FINISHED
+        assert store.find(session).epoch == 2
+    assert program.effects() == ["n"]
+
+
 async def test_what_was_read_before_a_session_was_taken_again_does_not_take_it_away(
     program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

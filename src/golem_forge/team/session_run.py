@@ -211,7 +211,8 @@ class SessionRun:
                 await self._give_away(error)
                 return
             _log.exception("session %s could not go on", self.id[:12])
-            await self._end(SessionEnding(state=FAILED, error=f"the runner failed ({error_name(error)})"))
+            if not self._is_gone():
+                await self._end(SessionEnding(state=FAILED, error=f"the runner failed ({error_name(error)})"))
         finally:
             await self._close()
             if self._settled:
@@ -374,6 +375,9 @@ class SessionRun:
         turn."""
         runtime, questions = self._runtime, self.questions
         assert runtime is not None
+        if self._is_gone():  # given back or lost since somebody looked
+            turn.close()
+            return None
         self._enter(Phase.TURN)
         task = asyncio.ensure_future(turn)
         while not task.done():
