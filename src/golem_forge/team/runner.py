@@ -133,7 +133,8 @@ class LeaseKeeper:
 
     def was_silent(self, since: float) -> bool:
         """Whether the watchdog may have ended what this process runs, after `since` (monotonic)."""
-        return time.monotonic() - self._last_beat >= _beat_s() or self._silent_until > since  # `_beat` sets them so
+        # Read in the reverse of the order in which `_beat` writes them, on another thread.
+        return time.monotonic() - self._last_beat >= _beat_s() or self._silent_until > since
 
     def _beat(self) -> None:
         now = time.monotonic()

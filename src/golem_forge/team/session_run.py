@@ -375,7 +375,7 @@ class SessionRun:
         turn."""
         runtime, questions = self._runtime, self.questions
         assert runtime is not None
-        if self._is_gone():  # given back or lost since somebody looked
+        if self._is_gone():  # given back or lost before the turn began
             turn.close()
             return None
         self._enter(Phase.TURN)
