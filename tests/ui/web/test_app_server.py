@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import re
 import signal
 import socket
 import time
@@ -159,6 +160,34 @@ class TestConnections:
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(reader.read(1), 0.01)
             assert reader.at_eof() or reader.exception() is not None, "the server ended the connection"
+            writer.close()
+
+    async def test_one_that_has_its_answer_may_rest(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A client that asks again after a pause does not meet a connection that is just being closed."""
+        monkeypatch.setattr(server, "CHECK_SECONDS", 0.02)
+        checks: list[object] = []
+        check = server.TimedHttpConnection._check
+        monkeypatch.setattr(server.TimedHttpConnection, "_check", lambda self: (checks.append(self), check(self)))
+        async with front() as served:
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            for _ in range(2):
+                writer.write(request(served.address, "/", Cookie=served.cookie, Connection="").encode())
+                async with asyncio.timeout(PATIENCE):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    length = re.search(rb"content-length: (\d+)", head)
+                    assert head.startswith(b"HTTP/1.1 200 ") and length is not None
+                    await reader.readexactly(int(length[1]))
+                before = len(checks)
+                await until(lambda before=before: len(checks) > before + 3)
+            writer.close()
+
+    async def test_a_rest_ends(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server, "KEEP_ALIVE_SECONDS", 0)
+        async with front() as served:
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+            writer.write(request(served.address, "/", Cookie=served.cookie, Connection="").encode())
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
             writer.close()
 
     async def test_a_socket_that_says_nothing_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
