@@ -806,7 +806,7 @@ async def test_a_tool_that_is_looked_up_again_keeps_what_a_person_wrote_on_the_c
 
     path = make_path(greet)
     travel = CallState(ToolCall("greet", {"who": "model"}), path.signal, path.signal)
-    path._resolve(travel)
+    path.resolve_stage.look_up(travel)
     travel.arguments, travel.edited = validate(travel.tool, {"who": "person"}), True
-    path._resolve(travel)
+    path.resolve_stage.look_up(travel)
     assert travel.arguments.plain == {"who": "person"}

@@ -8,7 +8,7 @@ from typing import Any
 from tests.deadlines import PATIENCE
 
 from golem_forge import ToolCall, ToolContext, tool
-from golem_forge.orchestrator.schedule import Gate
+from golem_forge.orchestrator.gate import Gate
 from golem_forge.tools.tool import Tool
 
 EMPTY = {"type": "object", "properties": {}}

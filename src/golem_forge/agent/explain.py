@@ -36,10 +36,11 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.core.text import escape_control_chars
 from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.gate import Gate
+from golem_forge.orchestrator.limits import CallAborted
 from golem_forge.orchestrator.orchestrator import Orchestrator
+from golem_forge.orchestrator.plan import look_up_coverage, make_plan
 from golem_forge.orchestrator.resolve import Resolved, resolve, validate
-from golem_forge.orchestrator.run import CallAborted, look_up_coverage, make_plan
-from golem_forge.orchestrator.schedule import Gate
 from golem_forge.policy.evaluate import Evaluation
 from golem_forge.policy.facts import floors_of, risk_of
 from golem_forge.policy.rules.files import RulesUnusable

@@ -326,7 +326,7 @@ def attach_servers(scope: WorkerScope, block: McpBlock) -> SessionServers:
     scope.server_tools = servers.tools_for(scope, block.servers)
     for tool in passing_tools():
         scope.catalog.add(tool, replace=True)
-    scope.orchestrator.on_unknown_tool = partial(servers.load_server_of, scope)
+    scope.orchestrator.resolve_stage.on_unknown_tool = partial(servers.load_server_of, scope)
     return servers
 
 

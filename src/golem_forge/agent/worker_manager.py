@@ -282,7 +282,7 @@ class WorkerManager:
                 project_files=session_state.program.instructions.project_files,
                 clean=session_state.redactor.redact_secrets,
             )
-        scope.orchestrator.refresh_tools = partial(self.refresh, run)
+        scope.orchestrator.resolve_stage.refresh_tools = partial(self.refresh, run)
         scope.orchestrator.scope.spend_call = run.budget.take_call
         session_state.parts.get(ClientRequests).set_worker(scope.orchestrator.worker, partial(self.partner, run))
         return run

@@ -211,7 +211,7 @@ def guest_orchestrator(scope: WorkerScope, approval: ApprovalController, guest: 
         scope.orchestrator.scope, guest=guest, grants={}, on_kept=None, blocks=scope.orchestrator.judge.blocks
     )
     path = Orchestrator(calls, approval)
-    path.on_unknown_tool = scope.orchestrator.on_unknown_tool
+    path.resolve_stage.on_unknown_tool = scope.orchestrator.resolve_stage.on_unknown_tool
     return path
 
 

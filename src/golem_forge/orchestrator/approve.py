@@ -8,7 +8,6 @@ needs four eyes for it: then it is asked about once more, naming who edited it. 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final, cast
@@ -21,8 +20,9 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.call_state import CallScope, CallState, describe_changes
 from golem_forge.orchestrator.hooks import CallHooks
+from golem_forge.orchestrator.limits import wait_with_signal
+from golem_forge.orchestrator.plan import PlanStage
 from golem_forge.orchestrator.resolve import validate
-from golem_forge.orchestrator.run import wait_with_signal
 from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
@@ -37,15 +37,16 @@ from golem_forge.tools.validation import InputInvalid
 _WAITED_FOR: Final = frozenset({AnsweredBy.PERSON, AnsweredBy.REVIEWER})
 """Sources of an answer that take time; after such an answer the decision is checked again."""
 _DENIED: Final = Status.APPROVAL_DENIED
-Replan = Callable[[CallState], Awaitable[None]]
-"""Plans and judges the call's present arguments again."""
 
 
 class ApprovalStage:
-    def __init__(self, scope: CallScope, controller: ApprovalController, judge: Judge, hooks: CallHooks) -> None:
+    def __init__(
+        self, scope: CallScope, controller: ApprovalController, judge: Judge, hooks: CallHooks, plan_stage: PlanStage
+    ) -> None:
         self._controller = controller
         self._hooks = hooks
         self._judge = judge
+        self._plan_stage = plan_stage
         self._redactor = scope.services.redactor
         self._session_id = scope.services.id
         self._services = scope.services
@@ -55,7 +56,7 @@ class ApprovalStage:
         self._on_kept = scope.on_kept
         self._walls = scope.walls
 
-    async def approve(self, state: CallState, replan: Replan) -> None:
+    async def approve(self, state: CallState) -> None:
         answer: ApprovalResult | None = None
         shown, shown_outside, asking = Risk.LOW, False, frozenset[tuple[str, str]]()
         edited = False
@@ -73,7 +74,7 @@ class ApprovalStage:
                 answer = await self._ask(state)
                 edited = answer.args is not None
                 if answer.args is not None:
-                    await self._edit(state, answer, replan)
+                    await self._edit(state, answer)
                     continue
             self._settle(state, answer)
             return
@@ -154,7 +155,7 @@ class ApprovalStage:
             state.tool, judged.facts, judged.base, judged.decision.keys, extra=extra, extra_grant=extra_grant
         )
 
-    async def _edit(self, state: CallState, answer: ApprovalResult, replan: Replan) -> None:
+    async def _edit(self, state: CallState, answer: ApprovalResult) -> None:
         before, asked = state.arguments.plain, _judged(state).decision
         assert answer.args is not None
         state.arguments, state.edited = validate(state.tool, answer.args), True
@@ -162,7 +163,7 @@ class ApprovalStage:
         if note := describe_changes(redact(without_secrets(before)), redact(without_secrets(state.arguments.plain))):
             state.notes = (*state.notes, note)
             state.edits = (*state.edits, note.replace("The user", answer.answered_as or "The user", 1))
-        await replan(state)
+        await self._plan_stage.decide_again(state)
         decision = _judged(state).decision
         decision.edited, decision.asked_at, decision.answered_at = True, asked.asked_at, asked.answered_at
 

@@ -26,7 +26,8 @@ from golem_forge.core.text import shorten_middle
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal import Journal
 from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.schedule import Gate
+from golem_forge.orchestrator.gate import Gate
+from golem_forge.orchestrator.schedule import ALONE, Place
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.evaluate import Evaluation, ParentPolicy
 from golem_forge.policy.facts import DirectoryNames
@@ -166,6 +167,8 @@ class CallState:
     parent: CallState | None = None
     """The running call whose tool makes this one; it runs under that call's slot at the gate."""
     depth = 0
+    place: Place = ALONE
+    """Where it stands among the calls of its batch."""
     recording: CallRecording | None = None
     """Records what the call changes in the zones while it runs."""
     hook_lines: tuple[str, ...] = ()

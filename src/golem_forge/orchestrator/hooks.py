@@ -80,7 +80,7 @@ class HookTasks:
 
 
 class CallHooks:
-    """Runs the hooks around one worker's calls. A session without hooks never calls it."""
+    """Runs the hooks around one worker's calls."""
 
     def __init__(self, scope: CallScope, recorder: Recorder, judge: Judge) -> None:
         services = scope.services
@@ -105,12 +105,12 @@ class CallHooks:
 
     def before(self, state: CallState) -> tuple[ReadyHook, ...]:
         """Returns the `before_call` hooks that match this tool, before its arguments are looked at."""
-        return self._for_call(state)[0]
+        return () if self.hooks is None else self._for_call(state, self.hooks)[0]
 
     def after(self, state: CallState) -> tuple[ReadyHook, ...]:
-        return self._for_call(state)[1]
+        return () if self.hooks is None else self._for_call(state, self.hooks)[1]
 
-    def _for_call(self, state: CallState) -> tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]:
+    def _for_call(self, state: CallState, hooks: HookSet) -> tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]:
         """Returns (before, after) hooks of the call, cached by name: matching them anew would be a sixth of a quick
         call.
         """
@@ -119,7 +119,7 @@ class CallHooks:
         key = (tool.name, requested) if remote is None else (tool.name, requested, remote.server, remote.tool)
         known = self._known.get(key)
         if known is None:
-            hooks, names = self.hooks or HookSet(()), _tool_names(tool, str(requested))
+            names = _tool_names(tool, str(requested))
             known = hooks.for_call(HookPoint.BEFORE_CALL, *names), hooks.for_call(HookPoint.AFTER_CALL, *names)
             if len(self._known) < _MOST_KNOWN:
                 self._known[key] = known
@@ -131,6 +131,8 @@ class CallHooks:
         return tuple(each.hook for each in hooks if call_paths(each.hook, effects) is not None)
 
     async def tighten(self, state: CallState, judged: Evaluation) -> Evaluation:
+        if judged.decision.verdict is Verdict.BLOCKED:
+            return judged
         said: list[VerdictSource] = []
         lines: list[str] = []
         for ready in self.before(state):

@@ -25,6 +25,7 @@ and size of a picture are read from the few bytes of its header.
 
 from __future__ import annotations
 
+import asyncio
 import binascii
 import contextlib
 import json
@@ -36,11 +37,12 @@ from base64 import b64decode, b64encode, encodebytes
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Final, Protocol
 
 from golem_forge.core.calls import MediaPart, Outcome, ToolCompletion
 from golem_forge.core.decisions import Status
-from golem_forge.core.errors import ToolFailed, error_name
+from golem_forge.core.errors import ForgeError, ToolFailed, error_name
 from golem_forge.core.images import file_type, image_size
 from golem_forge.core.json import safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
@@ -50,7 +52,7 @@ from golem_forge.core.text import FixedText, head_and_tail, shorten_middle
 from golem_forge.events.journal_files import is_locked
 from golem_forge.events.redaction import Redactor, joined_texts
 from golem_forge.orchestrator.call_state import CallState
-from golem_forge.orchestrator.run import CallAborted, aborted_text, refuse_unfinished
+from golem_forge.orchestrator.limits import CallAborted, aborted_text
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.storage.home import create_private, replacing
 from golem_forge.tools.results import text_is_complete, to_result
@@ -329,6 +331,23 @@ def _without_bulk(value: dict[str, Any]) -> dict[str, Any]:
 _MAX_ERROR_CHARS: Final = 1 << 20
 
 
+_FINISHED_TYPES: Final = frozenset({str, int, float, bool, dict, list, tuple, type(None), ToolResult})
+"""Result types that need no further check; nearly every tool returns one of them."""
+
+
+def refuse_unfinished(name: str, value: Any) -> None:
+    """Raises ToolFailed if a tool returned a generator, coroutine or future: its work never happened."""
+    if type(value) in _FINISHED_TYPES:
+        return
+    if isinstance(value, (GeneratorType, AsyncGeneratorType)):
+        raise ToolFailed(f"tool '{name}' returned a generator; return its items as a list")
+    if isinstance(value, CoroutineType):
+        value.close()
+        raise ToolFailed(f"tool '{name}' returned a coroutine; await it and return its value")
+    if isinstance(value, asyncio.Future):
+        raise ToolFailed(f"tool '{name}' returned a future; await it and return its value")
+
+
 class Presenter:
     def __init__(self, redactor: Redactor, outputs: OutputStore, worker: str, sandbox: Sandbox | None) -> None:
         self._redactor = redactor
@@ -364,6 +383,17 @@ class Presenter:
         outcome = self._finished(state, ended.finished)
         outcome.status, outcome.error = ended.status, text
         return outcome
+
+    def failed(self, state: CallState, error: BaseException) -> Outcome:
+        """Builds the Outcome of an exception of a stage or of the tool."""
+        if isinstance(error, CallAborted):
+            return self.ended(state, error)
+        if isinstance(error, ForgeError):
+            return state.outcome(error.status, error=self.safe(error.message), code=error.code)
+        text = failure_text(error)
+        if isinstance(error, asyncio.CancelledError):  # the tool cancelled something of its own and let it escape
+            return state.outcome(Status.EXECUTION_FAILED, error=text)
+        return state.outcome(Status.EXECUTION_FAILED, error=self.safe(text))
 
     def safe(self, text: str) -> str:
         """Returns the text for the caller: without secrets and host paths, then shortened."""

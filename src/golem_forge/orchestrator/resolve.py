@@ -7,19 +7,26 @@ judged. Refuses with `tool_not_found`.
 `validate` takes raw arguments and gives coerced ones. Refuses with `input_invalid`. Before the schema is asked, it
 refuses what no schema can be trusted with: NaN and infinities, lone surrogates, nesting beyond 64 levels, more bytes
 than the tool takes.
+
+`ResolveStage` does both for a call. A tool may be made from files that an earlier call of its batch is about to write:
+then it waits for that call.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from golem_forge.core.calls import ToolCall
+from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Status, VerdictSource
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import copy_json
+from golem_forge.core.signals import InterruptSignal
+from golem_forge.orchestrator.call_state import CallState
+from golem_forge.orchestrator.gate import Gate, OpenCalls
+from golem_forge.orchestrator.limits import CallAborted, wait_with_signal
 from golem_forge.tools.catalog import Catalog, ToolNotFound
 from golem_forge.tools.inputs import Arguments
 from golem_forge.tools.tool import Tool, may_call
@@ -35,6 +42,101 @@ Resolved = tuple[Tool, dict[str, Any], tuple[VerdictSource, ...]]
 """The tool, its raw arguments, and the verdicts of the tools that handed the call over; those can only make it
 stricter.
 """
+
+
+class ResolveStage:
+    def __init__(self, catalog: Catalog, policy_of: HandoverPolicy, gate: Gate, open_calls: OpenCalls) -> None:
+        self._catalog = catalog
+        self._policy_of = policy_of
+        self._gate = gate
+        self._open_calls = open_calls
+        self.on_unknown_tool: Callable[[str, Caller], Coroutine[Any, Any, bool]] = _never_found
+        """Waits for the server that an unknown name belongs to. True: the catalog may have changed, look the name up
+        again. Raises ForgeError where the server cannot be had."""
+        self.refresh_tools: Callable[[], Coroutine[Any, Any, None]] = _no_refresh
+        """Puts tools that changed on disk in force, when a call of a batch may have changed them for one after it."""
+
+    async def resolve(self, state: CallState) -> None:
+        """Gives the call its tool and its arguments."""
+        try:
+            await self._look_up_in_order(state)
+        except ToolNotFound:
+            name, caller = state.call.name, state.call.caller
+            if not isinstance(name, str):
+                raise
+            if not await self._open_calls.wait(state, self.on_unknown_tool(name, caller)):
+                raise
+            self.look_up(state)
+
+    def look_up(self, state: CallState) -> None:
+        tool, args, handed = resolve(state.call, self._catalog, self._policy_of)
+        state.tool = tool
+        if handed:
+            state.handover_sources = handed
+        if tool.made_from:
+            state.found_at = self._gate.generation
+        if state.edited:  # what a person wrote on the card stays, whatever the call said
+            args = state.arguments.given or state.arguments.plain
+        state.arguments = validate(tool, args)
+
+    def found_another_tool(self, state: CallState) -> bool:
+        """Looks up again a tool that is made from files, after a writer has passed. True: it has another definition
+        now, and the call is to be judged anew.
+        """
+        tool, generation = state.tool, self._gate.generation
+        if not tool.made_from or state.found_at == generation:
+            return False
+        now, _, handed = resolve(state.call, self._catalog, self._policy_of)
+        state.found_at = generation
+        if now.definition_digest == tool.definition_digest:
+            return False
+        state.tool, state.handover_sources = now, handed
+        state.arguments = validate(now, state.arguments.given or state.arguments.plain)
+        return True
+
+    async def wait_for_tool(self, name: str, caller: Caller, signal: InterruptSignal) -> None:
+        try:
+            await wait_with_signal(self.on_unknown_tool(name, caller), signal)
+        except CallAborted:
+            text = f"'{name[:200]}' was interrupted before it ran."
+            raise ForgeError(text, status=Status.INTERRUPTED) from None
+
+    async def _look_up_in_order(self, state: CallState) -> None:
+        """A tool may be made from what a call before it in the batch is about to write: it is looked up after that."""
+        place = state.place
+        first = place.is_next
+        try:
+            self.look_up(state)
+        except ForgeError as error:
+            if first or state.call.problem or not _may_exist_later(state, error) or not place.writer_before():
+                raise
+            place.wait_for_undeclared()
+            await self._open_calls.wait(state, place.wait_turn(False))
+        else:
+            if first or not state.tool.made_from:
+                return
+            place.wait_for_undeclared()
+            waited = await self._open_calls.wait(state, place.wait_for_writers(state))
+            if not waited and state.found_at == self._gate.generation:
+                return
+        await wait_with_signal(self.refresh_tools(), state.waiting)
+        self.look_up(state)
+
+
+def _may_exist_later(state: CallState, error: ForgeError) -> bool:
+    """Whether a lookup that failed may succeed once the calls before it have ended: there was no such tool, or the
+    arguments do not fit the files it is made from."""
+    if state.tool:
+        return bool(state.tool.made_from)
+    return error.status is Status.TOOL_NOT_FOUND
+
+
+async def _never_found(name: str, caller: Caller) -> bool:
+    return False
+
+
+async def _no_refresh() -> None:
+    return None
 
 
 def resolve(call: ToolCall, catalog: Catalog, policy_of: HandoverPolicy) -> Resolved:

@@ -1,5 +1,4 @@
-"""Scheduling: batches, the order inside a parallel batch, and the gate that lets readers run together and writers
-alone.
+"""schedule: batches, and the order inside a parallel batch.
 
 A batch is several calls of one turn, answered exactly once each, in request order. `parallel` starts them together as
 the gate allows; `sequential` one after the other. `fail_fast` starts nothing further after the first Outcome that is
@@ -11,17 +10,15 @@ call whose place is not known yet (it is still being planned) counts as a writer
 it writes waits for that one before it is planned: `writes_of` and `reads_of` say from the effects who writes what, and
 what a plan was made from.
 
-The gate is first come, first served. Its `generation` counts the writers that have passed, so that a plan made before
-one of them is known to be possibly stale.
+Each call has a `Place`, by which the stages tell what is known of it and wait for the calls before it. A call in no
+batch stands alone: nothing is before it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum, StrEnum, auto
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -51,10 +48,11 @@ class CallRunner(Protocol):
     """The part of the Orchestrator that a batch uses."""
 
     signal: InterruptSignal
+    sandbox: Sandbox | None
 
     def propose(self, calls: Sequence[ToolCall], waiting: InterruptSignal) -> list[CallState]: ...
     def skip(self, state: CallState, why: str) -> Outcome: ...
-    async def step(self, state: CallState, *, order: BatchOrder | None = None, index: int = 0) -> Outcome: ...
+    async def step(self, state: CallState) -> Outcome: ...
 
 
 async def run_batch(
@@ -73,15 +71,17 @@ async def run_batch(
 
 
 async def _run_parallel(runner: CallRunner, calls: Sequence[ToolCall], fail_fast: bool) -> list[Outcome]:
-    order = BatchOrder(len(calls), runner.signal)
+    order = BatchOrder(len(calls), runner.signal, runner.sandbox)
 
-    async def one(index: int, state: CallState) -> Outcome:
-        outcome = await runner.step(state, order=order, index=index)
+    async def one(place: Place, state: CallState) -> Outcome:
+        state.place = place
+        outcome = await runner.step(state)
         if why := _stop_reason(outcome, fail_fast):
             order.stop(why)
         return outcome
 
-    tasks = [asyncio.ensure_future(one(*each)) for each in enumerate(runner.propose(calls, order.waiting))]
+    proposed = runner.propose(calls, order.waiting)
+    tasks = [asyncio.ensure_future(one(*each)) for each in zip(order.places, proposed, strict=True)]
     try:
         return list(await asyncio.gather(*tasks))
     except asyncio.CancelledError:
@@ -129,226 +129,295 @@ _RUNS_WITH_READER: Final = frozenset({_CallRole.DONE, _CallRole.READER})
 _RUNS_WITH_WRITER: Final = frozenset({_CallRole.DONE})
 
 
-class BatchOrder:
-    def __init__(self, size: int, signal: InterruptSignal) -> None:
-        self.waiting = InterruptSignal()
-        """Ends every wait of this batch: given when the session is interrupted or nothing further may start."""
-        self.stopped = ""
-        """Why nothing further may start; empty while the batch goes on."""
-        self.close = signal.listen(self.waiting.interrupt)
-        self._places = [_CallRole.UNKNOWN] * size
-        self._first_open = 0
-        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._writes: dict[int, tuple[str, ...]] = {}
-        """Index → real paths, once they are known."""
-        self._reads: dict[int, tuple[str, ...]] = {}
-        self._may_write = dict.fromkeys(range(size))
-        """The calls that have not ended and write something, or may write as far as is known."""
-        self._checked: set[int] = set()
-        """Calls whose own check is running."""
-        self._slow: dict[int, _CallRole] = {}
-        """Calls with a slow check → the role they had before."""
-        self._touched: dict[int, tuple[str, ...]] = {}
-        """Index → everything it reads or changes, of calls whose declared effects are all of it."""
-        self._patient: set[int] = set()
-        """Calls whose tool an undeclared writer before them may change or create."""
-        self._settling: list[asyncio.Future[None]] = []
-        self._overtaken: set[int] = set()
-        self._unasked = set(range(size))
-        """Calls that may still be asked about ahead of those after them."""
-        self._askers: list[asyncio.Future[None]] = []
+class Place:
+    """Where a call stands among the calls of its batch. This one stands alone."""
 
-    async def wait_to_ask(self, index: int) -> None:
+    alone = True
+    overtaken = False
+    """Whether a later call ran first because the check of this one was slow."""
+
+    @property
+    def is_next(self) -> bool:
+        """Whether every call before this one is done: nothing can change any more before it runs."""
+        return True
+
+    @property
+    def stopped(self) -> str:
+        """Why nothing further may start; empty while the batch goes on."""
+        return ""
+
+    def announce_tool(self, state: CallState) -> None:
+        """Tells what the tool alone says of the call."""
+
+    def announce_plan(self, state: CallState) -> None:
+        """Tells what the call is about to read and write."""
+
+    def writer_before(self) -> bool:
+        """Whether an earlier call may still change something."""
+        return False
+
+    def wait_for_undeclared(self) -> None:
+        """Makes the call wait until earlier writers with undeclared effects have ended, also while their checks run."""
+
+    async def wait_for_writers(self, state: CallState) -> bool:
+        """Waits until no earlier call is about to write what this one reads. Returns True if it had to wait."""
+        return False
+
+    async def wait_to_ask(self) -> None:
         """Waits until a person may be asked about this call: each earlier call was asked about, needs no answer, or
         itself waits for another call to end.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + MAX_CARD_DELAY_S
-        while any(before < index for before in self._unasked) and (left := end - loop.time()) > 0:
-            changed: asyncio.Future[None] = loop.create_future()
-            self._askers.append(changed)
-            await asyncio.wait((changed,), timeout=left)
-        self._pass_on(index)
 
-    def _pass_on(self, index: int) -> None:
-        """Marks that later questions need not wait for this call any more, and wakes them."""
-        self._unasked.discard(index)
-        askers, self._askers = self._askers, []
-        for changed in askers:
-            if not changed.done():
-                changed.set_result(None)
+    async def wait_turn(self, read_only: bool) -> None:
+        """Waits until the calls before this one let it run."""
 
-    async def wait_turn(self, index: int, read_only: bool) -> None:
-        self._pass_on(index)
-        self._places[index] = _CallRole.READER if read_only else _CallRole.WRITER
-        if read_only:
-            self._wake()
-        while not self._may_run(index):
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append((index, turn))
-            await turn
-        if self._slow:
-            read = _CallRole.READER if read_only else None
-            self._overtaken.update(at for at, place in self._slow.items() if at < index and place is not read)
-
-    def announce(self, index: int, writes: tuple[str, ...], reads: tuple[str, ...] = ()) -> None:
-        """Stores the real paths that this call is about to write and those that its plan was made from."""
-        self._writes[index] = writes
-        if reads:
-            self._reads[index] = reads
-        if not writes:
-            self._may_write.pop(index, None)
-        elif self._places[index] is not _CallRole.DONE:
-            self._may_write[index] = None
-        self._wake_settling()
-
-    def touches(self, index: int, paths: tuple[str, ...] | None) -> None:
-        """Stores every path that the call reads or changes; None means unknown."""
-        if paths is None:
-            self._touched.pop(index, None)
-        else:
-            self._touched[index] = paths
-
-    def wait_for_undeclared(self, index: int) -> None:
-        """Makes the call wait until earlier writers with undeclared effects have ended, also while their checks run."""
-        self._patient.add(index)
-
-    def only_reads(self, index: int) -> None:
-        """Marks the call as a reader before its plan and check are done, so other readers need not wait for those."""
-        if self._places[index] is _CallRole.UNKNOWN:
-            self._places[index] = _CallRole.READER
-            self.announce(index, ())
-            self._wake()
-
-    async def wait_for_writers(self, index: int, reads: Sequence[str]) -> bool:
-        """Waits until no earlier call is about to write what this one reads. Returns True if it had to wait."""
-        waited = False
-        while (blocked := self._unsettled(index, reads)) is not None:
-            waited = waited or blocked
-            if blocked:
-                self._pass_on(index)
-            changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._settling.append(changed)
-            await changed
-        if waited:
-            self._unasked.add(index)
-        return waited
-
-    @contextmanager
-    def checking(self, index: int) -> Iterator[None]:
+    def checking(self) -> AbstractContextManager[None]:
         """Context manager around the tool's own check. The check delays the approval of other calls only briefly,
         unless this call is known to write what they read; a slow check gives up the call's place too.
         """
-        loop = asyncio.get_running_loop()
-        late = loop.call_later(MAX_CHECK_DELAY_S, self._give_way, index)
-        ahead = loop.call_later(MAX_CHECK_AHEAD_S, self._pass_on, index)
-        self._checked.add(index)
-        self._wake_settling()
-        if index in self._touched:
-            self._wake()
-        try:
-            yield
-        finally:
-            late.cancel()
-            ahead.cancel()
-            self._checked.discard(index)
-            before = self._slow.pop(index, None)
-            if before is not None and self._places[index] is _CallRole.SLOW:
-                self._places[index] = before
+        return nullcontext()
 
-    def was_overtaken(self, index: int) -> bool:
-        """Whether a later call ran first because the check of this one was slow."""
-        return index in self._overtaken
+    def done(self) -> None:
+        """Tells that the call has ended."""
 
-    def writer_before(self, index: int) -> bool:
-        """Whether an earlier call may still change something."""
-        first = self._first_open
-        places = (self._slow.get(at, place) for at, place in enumerate(self._places[first:index], first))
-        return any(place not in _RUNS_WITH_READER for place in places)
 
-    def done(self, index: int) -> None:
-        self._pass_on(index)
-        self._places[index] = _CallRole.DONE
-        self._may_write.pop(index, None)
-        while self._first_open < len(self._places) and self._places[self._first_open] is _CallRole.DONE:
-            self._first_open += 1
-        self._wake()
-        self._wake_settling()
+ALONE: Final = Place()
 
-    def is_next(self, index: int) -> bool:
-        """Whether every call before this one is done: nothing can change any more before it runs."""
-        return self._first_open >= index
+
+class BatchOrder:
+    """The places of a parallel batch, and who waits for what."""
+
+    def __init__(self, size: int, signal: InterruptSignal, sandbox: Sandbox | None) -> None:
+        self.waiting = InterruptSignal()
+        """Ends every wait of this batch: given when the session is interrupted or nothing further may start."""
+        self.stopped = ""
+        self.close = signal.listen(self.waiting.interrupt)
+        self.sandbox = sandbox
+        self.places = [PlaceInBatch(self, index) for index in range(size)]
+        self.first_open = 0
+        self._turns: list[tuple[PlaceInBatch, asyncio.Future[None]]] = []
+        self._settling: list[asyncio.Future[None]] = []
+        self._askers: list[asyncio.Future[None]] = []
 
     def stop(self, why: str) -> None:
         if not self.stopped:
             self.stopped = why
             self.waiting.interrupt()
 
-    def _may_run(self, index: int) -> bool:
-        harmless = _RUNS_WITH_READER if self._places[index] is _CallRole.READER else _RUNS_WITH_WRITER
-        first = self._first_open
+    def open_before(self, index: int) -> list[PlaceInBatch]:
+        return self.places[self.first_open : index]
+
+    async def turn_of(self, place: PlaceInBatch) -> None:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._turns.append((place, turn))
+        await turn
+
+    def give_turns(self) -> None:
+        waiting, self._turns = self._turns, []
+        for place, turn in waiting:
+            if turn.cancelled():
+                continue
+            if place.may_run():
+                turn.set_result(None)
+            else:
+                self._turns.append((place, turn))
+
+    def next_announcement(self) -> asyncio.Future[None]:
+        return _future_in(self._settling)
+
+    def tell_announcement(self) -> None:
+        settling, self._settling = self._settling, []
+        _wake(settling)
+
+    def next_question(self) -> asyncio.Future[None]:
+        return _future_in(self._askers)
+
+    def let_ask(self) -> None:
+        askers, self._askers = self._askers, []
+        _wake(askers)
+
+
+def _future_in(futures: list[asyncio.Future[None]]) -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    futures.append(future)
+    return future
+
+
+def _wake(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+class PlaceInBatch(Place):
+    alone = False
+
+    def __init__(self, order: BatchOrder, index: int) -> None:
+        self._order = order
+        self._index = index
+        self._role = _CallRole.UNKNOWN
+        self._role_before_check: _CallRole | None = None
+        """Set while the check is slow."""
+        self._writes: tuple[str, ...] | None = None
+        """Real paths, once they are known."""
+        self._reads: tuple[str, ...] = ()
+        self._touched: tuple[str, ...] | None = None
+        """Everything it reads or changes, if the declared effects are all of it."""
+        self._may_write = True
+        """Whether it has not ended and writes something, or may write as far as is known."""
+        self._is_checked = False
+        """Whether its own check is running."""
+        self._is_patient = False
+        """Whether an undeclared writer before it may change or create its tool."""
+        self._asks_first = True
+        """Whether it may still be asked about ahead of those after it."""
+
+    @property
+    def is_next(self) -> bool:
+        return self._order.first_open >= self._index
+
+    @property
+    def stopped(self) -> str:
+        return self._order.stopped
+
+    def announce_tool(self, state: CallState) -> None:
+        tool = state.tool
+        if tool.read_only or not tool.gated:
+            self._only_reads()
+        elif tool.planner is None:
+            self._announce(writes_of(state, self._order.sandbox))
+        if tool.planner is None:
+            self._touched = touched_by(state)
+
+    def announce_plan(self, state: CallState) -> None:
+        self._touched = touched_by(state)
+        self._reads = reads_of(state, self._order.sandbox) or self._reads
+        self._announce(writes_of(state, self._order.sandbox))
+
+    def _only_reads(self) -> None:
+        """Makes the call a reader before its plan and check are done, so other readers need not wait for those."""
+        if self._role is _CallRole.UNKNOWN:
+            self._role = _CallRole.READER
+            self._announce(())
+            self._order.give_turns()
+
+    def _announce(self, writes: tuple[str, ...]) -> None:
+        self._writes = writes
+        self._may_write = bool(writes) and self._role is not _CallRole.DONE
+        self._order.tell_announcement()
+
+    def writer_before(self) -> bool:
+        roles = (each._role_before_check or each._role for each in self._order.open_before(self._index))
+        return any(role not in _RUNS_WITH_READER for role in roles)
+
+    def wait_for_undeclared(self) -> None:
+        self._is_patient = True
+
+    async def wait_for_writers(self, state: CallState) -> bool:
+        reads, waited = reads_of(state, self._order.sandbox), False
+        while (blocked := self._is_blocked(reads)) is not None:
+            waited = waited or blocked
+            if blocked:
+                self._let_others_ask()
+            await self._order.next_announcement()
+        if waited:
+            self._asks_first = True
+        return waited
+
+    async def wait_to_ask(self) -> None:
+        loop, order = asyncio.get_running_loop(), self._order
+        end = loop.time() + MAX_CARD_DELAY_S
+        while any(each._asks_first for each in order.open_before(self._index)) and (left := end - loop.time()) > 0:
+            await asyncio.wait((order.next_question(),), timeout=left)
+        self._let_others_ask()
+
+    def _let_others_ask(self) -> None:
+        """Later questions need not wait for this call any more."""
+        self._asks_first = False
+        self._order.let_ask()
+
+    async def wait_turn(self, read_only: bool) -> None:
+        self._let_others_ask()
+        self._role = _CallRole.READER if read_only else _CallRole.WRITER
+        if read_only:
+            self._order.give_turns()
+        while not self.may_run():
+            await self._order.turn_of(self)
+        for each in self._order.open_before(self._index):
+            if each._role_before_check and not (read_only and each._role_before_check is _CallRole.READER):
+                each.overtaken = True
+
+    @contextmanager
+    def checking(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        late = loop.call_later(MAX_CHECK_DELAY_S, self._give_way)
+        ahead = loop.call_later(MAX_CHECK_AHEAD_S, self._let_others_ask)
+        self._is_checked = True
+        self._order.tell_announcement()
+        if self._touched is not None:
+            self._order.give_turns()
+        try:
+            yield
+        finally:
+            late.cancel()
+            ahead.cancel()
+            self._is_checked = False
+            before, self._role_before_check = self._role_before_check, None
+            if before is not None and self._role is _CallRole.SLOW:
+                self._role = before
+
+    def _give_way(self) -> None:
+        if self._is_checked and self._role in (_CallRole.UNKNOWN, _CallRole.READER):
+            self._role_before_check, self._role = self._role, _CallRole.SLOW
+            self._order.give_turns()
+
+    def done(self) -> None:
+        order, self._role, self._may_write = self._order, _CallRole.DONE, False
+        self._let_others_ask()
+        while order.first_open < len(order.places) and order.places[order.first_open]._role is _CallRole.DONE:
+            order.first_open += 1
+        order.give_turns()
+        order.tell_announcement()
+
+    def may_run(self) -> bool:
+        harmless = _RUNS_WITH_READER if self._role is _CallRole.READER else _RUNS_WITH_WRITER
         return all(
-            place in harmless
-            or (place is _CallRole.SLOW and not self._may_depend(at, index))
-            or (at in self._checked and self._is_unrelated(at, index))
-            for at, place in enumerate(self._places[first:index], first)
+            each._role in harmless
+            or (each._role is _CallRole.SLOW and not self._may_depend_on(each))
+            or (each._is_checked and self._is_unrelated_to(each))
+            for each in self._order.open_before(self._index)
         )
 
-    def _may_depend(self, before: int, index: int) -> bool:
-        """Whether the two calls are known to touch the same paths, or an undeclared writer may create what the second
-        one uses.
+    def _may_depend_on(self, before: PlaceInBatch) -> bool:
+        """Whether the two calls are known to touch the same paths, or an undeclared writer may create what this one
+        uses.
         """
-        wrote, writes = self._writes.get(before, ()), self._writes.get(index, ())
-        if index in self._patient and wrote != tuple(_specific_paths(wrote)):
+        wrote, writes = before._writes or (), self._writes or ()
+        if self._is_patient and wrote != tuple(_specific_paths(wrote)):
             return True
-        touched = (*self._reads.get(index, ()), *writes)
-        return paths_overlap(_specific_paths(wrote), _specific_paths(touched)) or paths_overlap(
-            _specific_paths(self._reads.get(before, ())), _specific_paths(writes)
+        return paths_overlap(_specific_paths(wrote), _specific_paths((*self._reads, *writes))) or paths_overlap(
+            _specific_paths(before._reads), _specific_paths(writes)
         )
 
-    def _is_unrelated(self, before: int, index: int) -> bool:
-        first, second = self._touched.get(before), self._touched.get(index)
+    def _is_unrelated_to(self, before: PlaceInBatch) -> bool:
+        first, second = before._touched, self._touched
         return first is not None and second is not None and not paths_overlap(first, second)
 
-    def _give_way(self, index: int) -> None:
-        place = self._places[index]
-        if index in self._checked and place in (_CallRole.UNKNOWN, _CallRole.READER):
-            self._slow[index] = place
-            self._places[index] = _CallRole.SLOW
-            self._wake()
-
-    def _unsettled(self, index: int, reads: Sequence[str]) -> bool | None:
+    def _is_blocked(self, reads: Sequence[str]) -> bool | None:
         """Returns None if there is nothing to wait for, True if an earlier call writes what this one reads, and False
         if an earlier call is not planned yet.
         """
         planned = True
-        for at in self._may_write:
-            if at >= index:
+        for each in self._order.open_before(self._index):
+            if not each._may_write:
                 continue
-            writes = self._writes.get(at)
-            if writes is None:
+            if each._writes is None:
                 planned = False
             elif paths_overlap(
-                _specific_paths(writes) if at in self._checked and index not in self._patient else writes, reads
+                _specific_paths(each._writes) if each._is_checked and not self._is_patient else each._writes, reads
             ):
                 return True
         return None if planned else False
-
-    def _wake_settling(self) -> None:
-        settling, self._settling = self._settling, []
-        for changed in settling:
-            if not changed.done():
-                changed.set_result(None)
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for index, turn in waiting:
-            if turn.cancelled():
-                continue
-            if self._may_run(index):
-                turn.set_result(None)
-            else:
-                self._waiting.append((index, turn))
 
 
 def writes_of(state: CallState, sandbox: Sandbox | None) -> tuple[str, ...]:
@@ -416,62 +485,3 @@ def _specific_paths(paths: Iterable[str]) -> list[str]:
 
 def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-class Gate:
-    __slots__ = ("_queue", "_readers", "_writing", "generation")
-
-    def __init__(self) -> None:
-        self._readers = 0
-        self._writing = False
-        self._queue: deque[tuple[bool, asyncio.Future[None]]] = deque()
-        self.generation = 0
-
-    def try_enter(self, read_only: bool) -> bool:
-        """Enters if no other call is in the way; never overtakes a waiting writer."""
-        if self._queue or self._writing or (self._readers and not read_only):
-            return False
-        self._admit(read_only)
-        return True
-
-    async def enter(self, read_only: bool) -> None:
-        if self.try_enter(read_only):
-            return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (read_only, place)
-        self._queue.append(entry)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # admitted and cancelled in the same breath
-                self.leave(read_only)
-            else:
-                with contextlib.suppress(ValueError):  # already passed over, because it was cancelled
-                    self._queue.remove(entry)
-                self._admit_waiting()
-            raise
-
-    def leave(self, read_only: bool) -> None:
-        if read_only:
-            self._readers -= 1
-        else:
-            self._writing = False
-            self.generation += 1
-        if self._queue:
-            self._admit_waiting()
-
-    def _admit(self, read_only: bool) -> None:
-        if read_only:
-            self._readers += 1
-        else:
-            self._writing = True
-
-    def _admit_waiting(self) -> None:
-        while self._queue:
-            read_only, place = self._queue[0]
-            if self._writing or (self._readers and not read_only):
-                return
-            self._queue.popleft()
-            if not place.cancelled():
-                self._admit(read_only)
-                place.set_result(None)
