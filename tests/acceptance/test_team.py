@@ -888,8 +888,8 @@ ACTED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "command": (DO, {"requestId": "x", "text": "/help"}),
     "manualToolInvoke": (DO, {"toolName": "list_files", "args": {}}),
     "formResponse": (DO, {"requestId": "QUESTION", "action": "decline"}),
-    "interrupt": (DO, {}),
     "approvalResponse": (DO, {"requestId": "QUESTION", "approved": False}),
+    "interrupt": (DO, {}),  # last: it withdraws the question
 }
 """By action of a socket: who may, and its data."""
 
