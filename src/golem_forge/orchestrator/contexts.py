@@ -76,9 +76,9 @@ class ToolContexts:
         """Lets the context of an ended call keep only what it takes to refuse further calls. Context and state refer to
         each other: else only the collector would free them.
         """
-        if state.ctx is not None:
-            nested = NestedCalls(self._orchestrator, self._recorder, state.detached_copy())
-            state.ctx.call, state.ctx.find = nested.call, nested.find
+        assert state.ctx is not None
+        nested = NestedCalls(self._orchestrator, self._recorder, state.detached_copy())
+        state.ctx.call, state.ctx.find = nested.call, nested.find
 
 
 class NestedCalls:

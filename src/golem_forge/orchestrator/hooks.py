@@ -105,10 +105,12 @@ class CallHooks:
 
     def before(self, state: CallState) -> tuple[ReadyHook, ...]:
         """Returns the `before_call` hooks that match this tool, before its arguments are looked at."""
-        return () if self.hooks is None else self._for_call(state, self.hooks)[0]
+        hooks = self._scope.services.hooks
+        return () if hooks is None else self._for_call(state, hooks)[0]
 
     def after(self, state: CallState) -> tuple[ReadyHook, ...]:
-        return () if self.hooks is None else self._for_call(state, self.hooks)[1]
+        hooks = self._scope.services.hooks
+        return () if hooks is None else self._for_call(state, hooks)[1]
 
     def _for_call(self, state: CallState, hooks: HookSet) -> tuple[tuple[ReadyHook, ...], tuple[ReadyHook, ...]]:
         """Returns (before, after) hooks of the call, cached by name: matching them anew would be a sixth of a quick

@@ -148,7 +148,8 @@ class Orchestrator:
             outcome = self._present.failed(state, error)
         finally:
             state.ended = True
-            self._contexts.detach(state)
+            if state.ctx is not None:
+                self._contexts.detach(state)
             running.discard(call_id)  # nothing else runs before its end is recorded below
             if state.plan is not None:
                 state.close()

@@ -59,7 +59,10 @@ class ResolveStage:
     async def resolve(self, state: CallState) -> None:
         """Gives the call its tool and its arguments."""
         try:
-            await self._look_up_in_order(state)
+            if state.place.alone:
+                self.look_up(state)
+            else:
+                await self._look_up_in_order(state)
         except ToolNotFound:
             name, caller = state.call.name, state.call.caller
             if not isinstance(name, str):
