@@ -16,6 +16,7 @@ from tests.deadlines import PATIENCE, within
 
 from golem_forge import Tool, ToolCall, ToolContext, ToolResult, open_session, tool
 from golem_forge.config.trust import TrustStore
+from golem_forge.core.calls import Caller
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import forge_home
@@ -533,6 +534,51 @@ async def test_a_call_that_is_planned_anew_after_the_wait_runs_only_as_the_one_t
     outcome = await answered(path.call(ToolCall("save", {})))
     expected = ("approval_denied", 2, []) if moved else ("success", 1, ["/zone/a"])
     assert (outcome.status, len(cards), ran) == expected
+
+
+@pytest.mark.parametrize(
+    ("needs_approval", "fails", "status"),
+    [
+        (False, False, "success"),
+        (False, True, "execution_failed"),
+        (True, False, "approval_denied"),
+        ("blocked", False, "policy_denied"),
+    ],
+)
+async def test_what_a_plan_holds_is_given_back_once_however_the_call_ends(
+    make_path: Any, asked: Any, needs_approval: Any, fails: bool, status: str
+) -> None:
+    held: list[str] = []
+
+    def run() -> str:
+        assert held == ["open"]
+        if fails:
+            raise ValueError("no")
+        return "ran"
+
+    def plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
+        held.append("open")
+        return Plan(run=run, effects=(), close=lambda: held.append("closed"))
+
+    holds = Tool("holds", "Holds.", input_schema={}, planner=plan, needs_approval=needs_approval)
+    outcome = await answered(make_path(holds, ask=asked(False)).call(ToolCall("holds", {})))
+    assert (outcome.status, held) == (status, ["open", "closed"])
+
+
+@pytest.mark.parametrize(("there", "status"), [(True, "success"), (False, "tool_not_found")])
+async def test_an_unknown_name_waits_for_its_server_once(make_path: Any, there: bool, status: str) -> None:
+    waited: list[str] = []
+
+    async def wait_for_server(name: str, caller: Caller) -> bool:
+        waited.append(name)
+        if there:
+            path.catalog.add(nap)
+        return there
+
+    path = make_path()
+    path.resolve_stage.on_unknown_tool = wait_for_server
+    assert (await answered(path.call(ToolCall("nap", {})))).status == status
+    assert waited == ["nap"]
 
 
 async def test_a_tool_that_a_writer_made_anew_while_its_card_waited_is_shown_as_it_is_now(make_path: Any) -> None:

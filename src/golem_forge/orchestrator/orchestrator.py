@@ -151,8 +151,7 @@ class Orchestrator:
             if state.ctx is not None:
                 self._contexts.detach(state)
             running.discard(call_id)  # nothing else runs before its end is recorded below
-            if state.plan is not None:
-                state.close()
+            state.close()
             state.place.done()
         if state.place.stopped and outcome.status is Status.INTERRUPTED and not outcome.executed:
             outcome.status, outcome.error = Status.SKIPPED, state.place.stopped
