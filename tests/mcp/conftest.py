@@ -21,7 +21,7 @@ from golem_forge.mcp.client import connection
 from golem_forge.mcp.client.model import Hooks
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
 
@@ -71,8 +71,8 @@ class Ground:
         zones = [ZoneSpec(name=name, path=places[name], mode=AccessMode(mode)) for name, mode in spec.zones.items()]
         sandbox = open_sandbox(zones, forge_home=self.home.path, home=self.root / "person")
         self.sandboxes.append(sandbox)
-        chosen = {"environ": self.environ} | options
-        return Walls(sandbox, forge_home=self.home.path, home=self.root / "person", **chosen)
+        host = WallsHost(environ=self.environ, home=self.root / "person")
+        return Walls(sandbox, forge_home=self.home.path, host=host, **options)
 
     def hooks(self, **more: Any) -> Hooks:
         return Hooks(**({"walls_for": self.walls} | more))

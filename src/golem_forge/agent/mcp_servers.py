@@ -62,7 +62,7 @@ from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.policy.rules.book import host_rule_for
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.model import PathRule
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneRequest, worker_zones
 from golem_forge.storage.home import file_stamp
 from golem_forge.tools.context import ToolContext
@@ -283,7 +283,7 @@ class SessionServers:
             sandbox,
             session_state.program.walls,
             forge_home=session_state.home.path,
-            environ=without_zones(person_environ(), session_state.program.zones, spec.zones),
+            host=WallsHost(environ=without_zones(person_environ(), session_state.program.zones, spec.zones)),
             redactor=session_state.redactor,
             rules=self._path_rules,
         )
