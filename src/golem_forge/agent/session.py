@@ -363,7 +363,7 @@ def open_planned_session(plan: SessionPlan, options: SessionOptions, tools: Iter
 
 
 def _partner(scope: WorkerScope) -> Partner:
-    from golem_forge.agent.sampling import PersonPartner
+    from golem_forge.agent.sampler import PersonPartner
 
     return PersonPartner(scope)
 

@@ -36,7 +36,7 @@ from golem_forge.agent.model.selection import (
 from golem_forge.agent.model.text_calls import TextCallModel, XmlModel, takes_text_calls
 from golem_forge.agent.prompt import STATUS_CODE, ProjectInstructions, PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
-from golem_forge.agent.sampling import PersonPartner, sampler_for
+from golem_forge.agent.sampler import PersonPartner, sampler_for
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
 from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
 from golem_forge.agent.skills import OPEN_SKILL, SessionSkills

@@ -30,11 +30,13 @@ needs_bwrap = pytest.mark.skipif(
 def walled(tmp_path: Path, sandbox: Sandbox) -> Callable[..., ToolContext]:
     (tmp_path / "forge_home").mkdir()
 
-    def made(level: Level = Level.FULL, rules: tuple[PathRule, ...] = (), **options: Any) -> ToolContext:
+    def made(
+        level: Level = Level.FULL, rules: tuple[PathRule, ...] = (), bwrap: str = "", **options: Any
+    ) -> ToolContext:
         walls = Walls(
             sandbox,
             forge_home=tmp_path / "forge_home",
-            host=WallsHost(home=tmp_path / "home", report=ProbeReport(level=level)),
+            host=WallsHost(home=tmp_path / "home", report=ProbeReport(level=level), bwrap=bwrap),
             rules=lambda: rules,
             **options,
         )
