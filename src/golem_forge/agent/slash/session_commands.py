@@ -71,7 +71,7 @@ from golem_forge.events.journal_files import is_locked, journal_path
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.toolsets.exec import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows
+from golem_forge.toolsets.exec.ports import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows
 from golem_forge.toolsets.undo import EVERYTHING_STANDS
 
 NEXT_MODE: Final = "next"

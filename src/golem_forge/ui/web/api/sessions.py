@@ -42,7 +42,7 @@ from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.events.journal_files import SessionNotFound, is_locked, journal_path, sessions_dir
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.toolsets.exec import port_rows
+from golem_forge.toolsets.exec.ports import port_rows
 from golem_forge.toolsets.search.grep_files import zone_files
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, redacted_json
 from golem_forge.ui.web.sdk import Response
