@@ -36,13 +36,13 @@ from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.sandbox.undo.restore import NothingToUndo, UndoPreview, change_diff, preview
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES, ApiCall, RequestedSession, operation, read_body
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
 from golem_forge.ui.web.stream.socket import MAX_ACTION_ID, act_on
 from golem_forge.ui.web.views import shown_members
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
 _NO_EVENT: Final = "This session has no event of that number."
