@@ -216,7 +216,7 @@ class SessionServers:
         self._named = {name: spec for name, spec in specs.items() if name not in own}
         for spec in self._named.values():
             if not spec.problem:
-                await run_in_thread(partial(self.book.note_named, spec, client))
+                await run_in_thread(self.book.note_named, spec, client)
         await self._use(replace(settings, servers=own))
         return sorted(specs.keys() & own.keys())
 

@@ -210,7 +210,7 @@ class WorkerManager:
                 self._choose(run, model)
             await self._add_all_tools(run)
             if model:
-                run.pending_model = run_in_thread(partial(self._open_model, run, run.model_name))
+                run.pending_model = run_in_thread(self._open_model, run, run.model_name)
                 if not model_later:
                     await self.wait_for_model(run)
         except BaseException:
@@ -409,7 +409,7 @@ class WorkerManager:
             name, *rest = run.fallbacks
             run.fallbacks = tuple(rest)
             try:
-                model = await run_in_thread(partial(self._open_model, run, name))
+                model = await run_in_thread(self._open_model, run, name)
             except ForgeError as error:
                 run.scope.emit("status", {"type": "warning", "message": error.message, "code": "MODEL_FALLBACK"})
                 continue

@@ -195,7 +195,7 @@ async def _run(
                 page = {"url": address.url, "status": fetched.status, "type": "", "chars": 0, "start": 0, "end": 0}
                 value = {"kind": "web.page", **page, "text": "", "redirect": fetched.url}
                 return ToolResult(value=value, text=text)
-            kind, shown = await run_in_thread(partial(_decode_page_text, fetched, raw, ctx.redactor))
+            kind, shown = await run_in_thread(_decode_page_text, fetched, raw, ctx.redactor)
     except TimeoutError:
         text = f"{address.url} took more than {seconds:g} s; nothing of it was kept."
         raise ForgeError(text, status=Status.TIMEOUT, code="TIMEOUT") from None
