@@ -22,7 +22,7 @@ from benchmarks.ours import session_in
 from benchmarks.questions import contained_rows
 from benchmarks.rows import Row, at_most, below, row
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import preview, restore_all
@@ -185,7 +185,7 @@ def _undo_blocks(root: Path, folder: Path) -> dict[str, Block]:
             (root / f"f{number}").write_text(call)
         assert span is not None
         log.append(ChangeSet(session="s", call=call, tool="exec_command", changes=tuple(history.end(span))))
-        return preview(home, sandbox, "s", call=call).selected
+        return preview(home, sandbox, "s", ChangeSelection(call=call)).selected
 
     return {
         "undo": Block(run=lambda steps: restore_all(home, sandbox, steps), prepare=change),

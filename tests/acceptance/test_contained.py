@@ -14,7 +14,7 @@ from golem_forge import open_session
 from golem_forge.agent.explain import open_evaluator, plan_for_explain
 from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.runtime import WorkerRuntime
-from golem_forge.agent.session_changes import ChangeSelection, changes_text, undo_call
+from golem_forge.agent.session_changes import changes_text, undo_call
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.agent.trust import trust_store
 from golem_forge.cli import changes as forge_changes
@@ -23,6 +23,7 @@ from golem_forge.cli.rules import run as forge_rules
 from golem_forge.cli.run import parse_run_args
 from golem_forge.cli.sandbox import run as forge_sandbox
 from golem_forge.config.run_block import ApprovalMode
+from golem_forge.core.changes import ChangeSelection
 from golem_forge.core.decisions import AnsweredBy, Decision, Status, Verdict
 from golem_forge.storage.home import forge_home
 

@@ -28,7 +28,7 @@ from golem_forge.core.decisions import Risk, Status
 from golem_forge.sandbox.network import loopback
 from golem_forge.sandbox.network.proxy import PROXY_PORT
 from golem_forge.storage.home import forge_home
-from golem_forge.toolsets.exec import port_rows
+from golem_forge.toolsets.exec.ports import port_rows
 
 SERVER = """\
 import http.server, sys

@@ -17,11 +17,13 @@ import pytest
 import pytest_asyncio
 
 from golem_forge.config.mcp_spec import ServerSpec
+from golem_forge.config.sandbox_block import WallSettings
+from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client import connection
 from golem_forge.mcp.client.model import Hooks
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
 
@@ -65,14 +67,20 @@ class Ground:
         """programs/hostile.py as the server `bad`; its notes are in the workspace."""
         return self.spec("bad", "hostile.py", mode, argument, **({"env": {"HOSTILE_NOTES": "/workspace"}} | keys))
 
-    def walls(self, spec: ServerSpec, **options: Any) -> Walls:
-        """As `Hooks.walls_for` gives them: around exactly the zones that the spec names."""
+    def walls(
+        self,
+        spec: ServerSpec,
+        settings: WallSettings | None = None,
+        redactor: Redactor | None = None,
+        **host: Any,
+    ) -> Walls:
+        """As `Hooks.walls_for` gives them: around exactly the zones that the spec names. `host`: of WallsHost."""
         places = {"workspace": self.workspace, "programs": PROGRAMS}
         zones = [ZoneSpec(name=name, path=places[name], mode=AccessMode(mode)) for name, mode in spec.zones.items()]
         sandbox = open_sandbox(zones, forge_home=self.home.path, home=self.root / "person")
         self.sandboxes.append(sandbox)
-        chosen = {"environ": self.environ} | options
-        return Walls(sandbox, forge_home=self.home.path, home=self.root / "person", **chosen)
+        given = WallsHost(**({"environ": self.environ, "home": self.root / "person"} | host))
+        return Walls(sandbox, settings, forge_home=self.home.path, redactor=redactor, host=given)
 
     def hooks(self, **more: Any) -> Hooks:
         return Hooks(**({"walls_for": self.walls} | more))

@@ -16,7 +16,7 @@ from golem_forge.core.results import ToolResult
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext
@@ -118,7 +118,9 @@ async def benches(
         path = make_path(*tools, create_read_output_tool(), sandbox=sandbox, home=ForgeHome(tmp_path), **options)
         if path.walls is None:
             report = ProbeReport(level=level)  # probing has tests of its own
-            path.walls = Walls(sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, report=report)
+            path.walls = Walls(
+                sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, host=WallsHost(report=report)
+            )
         made.append(path)
         return Bench(path)
 

@@ -216,30 +216,27 @@ class Dialogue:
         """Returns the request, or one with a compacted history if it is too long. An interrupt leaves the history
         unchanged.
         """
-        compacted = await self._compacted(request, self._summary)
+        compacted = await self._compacted(request)
         return request if compacted is None else self._request(compacted.messages)
 
     async def compact_now(self, wish: str = "") -> Compacted | None:
         """Makes the history shorter although there is room; `wish`: what the summary must keep. None: there is nothing
         to make shorter. Raises RunInterrupted, ModelError, BudgetExceeded, ContextExceeded."""
-        summary = partial(self._summary, wish=self.scope.state.redactor.redact_secrets(valid_unicode(wish)))
-        compacted = await self._compacted(
-            self._request(self.history.messages), summary, keep=KEEP_LAST_ON_REQUEST, force=True
-        )
+        request = self._request(self.history.messages)
+        said = self.scope.state.redactor.redact_secrets(valid_unicode(wish))
+        compacted = await self._compacted(request, said, keep=KEEP_LAST_ON_REQUEST, force=True)
         if compacted is not None:
             self.context_used = compacted.after
         return compacted
 
-    async def _compacted(
-        self, request: Request, summarise: Callable[[list[Message]], Awaitable[str]], **how: Any
-    ) -> Compacted | None:
+    async def _compacted(self, request: Request, wish: str = "", **how: Any) -> Compacted | None:
         compacted: Compacted | None = await unless_interrupted(
             self.scope.signal,
             compact(
                 list(request.messages),
                 limit=self.context_limit,
                 used=self._estimator.tokens(request),
-                summarise=summarise,
+                summarise=lambda messages: self._summary(messages, wish),
                 keep_output=self._keep_output,
                 count=partial(message_tokens, count_media=self._media_tokens),
                 **how,
@@ -255,7 +252,7 @@ class Dialogue:
     def _keep_output(self, text: str) -> str:
         return self.scope.orchestrator.outputs.keep(text, self.scope.orchestrator.worker)
 
-    async def _summary(self, messages: list[Message], wish: str = "") -> str:
+    async def _summary(self, messages: list[Message], wish: str) -> str:
         """Asks the model for a summary; it is not streamed to anybody. Called inside `_fitting`, which an interrupt
         ends.
         """

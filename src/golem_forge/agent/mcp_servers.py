@@ -62,7 +62,7 @@ from golem_forge.policy.base import ApprovalBlock, check_block
 from golem_forge.policy.rules.book import host_rule_for
 from golem_forge.sandbox.host import person_environ
 from golem_forge.sandbox.walls.model import PathRule
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneRequest, worker_zones
 from golem_forge.storage.home import file_stamp
 from golem_forge.tools.context import ToolContext
@@ -216,7 +216,7 @@ class SessionServers:
         self._named = {name: spec for name, spec in specs.items() if name not in own}
         for spec in self._named.values():
             if not spec.problem:
-                await run_in_thread(partial(self.book.note_named, spec, client))
+                await run_in_thread(self.book.note_named, spec, client)
         await self._use(replace(settings, servers=own))
         return sorted(specs.keys() & own.keys())
 
@@ -283,7 +283,7 @@ class SessionServers:
             sandbox,
             session_state.program.walls,
             forge_home=session_state.home.path,
-            environ=without_zones(person_environ(), session_state.program.zones, spec.zones),
+            host=WallsHost(environ=without_zones(person_environ(), session_state.program.zones, spec.zones)),
             redactor=session_state.redactor,
             rules=self._path_rules,
         )

@@ -42,7 +42,7 @@ from golem_forge.agent.root_worker import (
     start_session,
 )
 from golem_forge.agent.run_result import RunInterrupted, RunResult, RunStatus, unless_interrupted
-from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
+from golem_forge.agent.session_changes import read_changes, undo_call
 from golem_forge.agent.session_plan import home_of
 from golem_forge.agent.session_state import SessionState, new_session_bus
 from golem_forge.agent.slash.handler import SlashCommands
@@ -51,7 +51,7 @@ from golem_forge.agent.worker_manager import WorkerRun
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import DEFAULT_MODE, ApprovalMode, GenerationSettings
 from golem_forge.core.calls import Outcome
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id

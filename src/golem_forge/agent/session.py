@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.agent.files.worker import McpBlock
-from golem_forge.agent.session_changes import ChangeSelection, read_changes, undo_call
+from golem_forge.agent.session_changes import read_changes, undo_call
 from golem_forge.agent.session_plan import DEFAULT_WORKER, SessionPlan, plan_call, plan_embedded
 from golem_forge.agent.session_state import (
     SessionOptions,
@@ -49,7 +49,7 @@ from golem_forge.agent.worker_scope import (
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome, ToolCall, to_tool_call
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.core.decisions import Status
 from golem_forge.core.ids import is_id
 from golem_forge.core.lazy_dataclass import dataclass
@@ -363,7 +363,7 @@ def open_planned_session(plan: SessionPlan, options: SessionOptions, tools: Iter
 
 
 def _partner(scope: WorkerScope) -> Partner:
-    from golem_forge.agent.sampling import PersonPartner
+    from golem_forge.agent.sampler import PersonPartner
 
     return PersonPartner(scope)
 

@@ -6,14 +6,14 @@ Reads the session's change log (`sandbox/undo/log.py`). Diffs come from the undo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.changes import ChangeSet, PathChange, describe_changes, describe_lasting
+from golem_forge.core.changes import ChangeSelection, ChangeSet, PathChange, describe_changes, describe_lasting
 from golem_forge.core.errors import ForgeError
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import columns, one_line, shorten
 from golem_forge.events.index import SessionIndex
 from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog, taken_back
@@ -50,39 +50,6 @@ def newest_changed_session(home: Path, root: str) -> str:
 # ---- finding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeSelection:
-    """A person's selection: a turn, a call or paths; empty means everything."""
-
-    turn: int | None = None
-    call: str = ""
-    """The complete id."""
-    paths: tuple[str, ...] = ()
-
-    def of(self, sets: Iterable[ChangeSet]) -> tuple[ChangeSet, ...]:
-        """Returns the selected change sets, with only the selected paths; a directory includes everything below it."""
-        found = []
-        for each in sets:
-            if (self.turn is not None and each.turn != self.turn) or (self.call and each.call != self.call):
-                continue
-            if self.paths:
-                changes = tuple(one for one in each.changes if self._names(one.path))
-                if not changes:
-                    continue
-                each = replace(each, changes=changes, remade=(), reached=())
-            found.append(each)
-        return tuple(found)
-
-    def _names(self, path: str) -> bool:
-        return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in self.paths)
-
-    def arguments(self) -> dict[str, Any]:
-        """Returns the arguments for the tool `undo_changes`."""
-        given: dict[str, Any] = {"turn": self.turn} if self.turn is not None else {}
-        given |= {"call": self.call} if self.call else {}
-        return given | ({"paths": list(self.paths)} if self.paths else {})
-
-
 def select_changes(sets: Sequence[ChangeSet], words: Sequence[str]) -> ChangeSelection:
     """Reads typed words: a number is a turn, the beginning of a call's id that call, anything else paths. Raises
     ForgeError if there is no such change.
@@ -100,6 +67,18 @@ def select_changes(sets: Sequence[ChangeSet], words: Sequence[str]) -> ChangeSel
             if calls:
                 return ChangeSelection(call=word if word in calls else next(iter(calls)))
     return select_paths(sets, words)
+
+
+def select(
+    sets: Sequence[ChangeSet], *, turn: int | None = None, call: str = "", paths: Sequence[str] = ()
+) -> ChangeSelection:
+    """Selects paths of a turn, of a call or of everything. Raises ForgeError if there is no such change."""
+    selected = ChangeSelection()
+    if turn is not None:
+        selected = select_turn(sets, turn)
+    elif call:
+        selected = select_call(sets, call)
+    return replace(selected, paths=select_paths(selected.of(sets), paths).paths) if paths else selected
 
 
 def select_turn(sets: Sequence[ChangeSet], turn: int) -> ChangeSelection:

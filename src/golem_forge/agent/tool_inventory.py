@@ -25,7 +25,7 @@ from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import ToolDefinitionError
 from golem_forge.toolsets import ALIASES
 from golem_forge.toolsets.client import client_tools
-from golem_forge.toolsets.exec import create_unpublish_port_tool
+from golem_forge.toolsets.exec.ports import create_unpublish_port_tool
 from golem_forge.toolsets.git import git_sign_tool
 from golem_forge.toolsets.undo import create_undo_changes_tool
 from golem_forge.usertools.native_tools import CodeToolset

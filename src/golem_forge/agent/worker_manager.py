@@ -36,7 +36,7 @@ from golem_forge.agent.model.selection import (
 from golem_forge.agent.model.text_calls import TextCallModel, XmlModel, takes_text_calls
 from golem_forge.agent.prompt import STATUS_CODE, ProjectInstructions, PromptState, system_prompt
 from golem_forge.agent.run_result import unless_interrupted
-from golem_forge.agent.sampling import PersonPartner, sampler_for
+from golem_forge.agent.sampler import PersonPartner, sampler_for
 from golem_forge.agent.session_plan import WorkerPlan, plan_worker
 from golem_forge.agent.session_state import SessionState, has_logins, learn_declared, learn_logins, learn_secret
 from golem_forge.agent.skills import OPEN_SKILL, SessionSkills
@@ -210,7 +210,7 @@ class WorkerManager:
                 self._choose(run, model)
             await self._add_all_tools(run)
             if model:
-                run.pending_model = run_in_thread(partial(self._open_model, run, run.model_name))
+                run.pending_model = run_in_thread(self._open_model, run, run.model_name)
                 if not model_later:
                     await self.wait_for_model(run)
         except BaseException:
@@ -409,7 +409,7 @@ class WorkerManager:
             name, *rest = run.fallbacks
             run.fallbacks = tuple(rest)
             try:
-                model = await run_in_thread(partial(self._open_model, run, name))
+                model = await run_in_thread(self._open_model, run, name)
             except ForgeError as error:
                 run.scope.emit("status", {"type": "warning", "message": error.message, "code": "MODEL_FALLBACK"})
                 continue

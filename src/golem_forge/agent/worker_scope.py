@@ -27,7 +27,7 @@ from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import ParentPolicy
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import ProbeReport
-from golem_forge.sandbox.walls.walls import Aftermath, Walls, probe_without_saving
+from golem_forge.sandbox.walls.walls import Aftermath, UndoScope, Walls, WallsHost, probe_without_saving
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit import recover_patches
@@ -150,9 +150,8 @@ def open_scope(
         forge_home=session_state.home.path,
         redactor=session_state.redactor,
         rules=lambda: path.path_rules(),
-        tried=probe_without_saving if session_state.dry else None,
-        undo=program.undo,
-        session=session_state.id,
+        host=WallsHost(tried=probe_without_saving) if session_state.dry else None,
+        undo=UndoScope(session=session_state.id, settings=program.undo),
     )
     if walls.offers_outside:
         offer_outside(catalog)

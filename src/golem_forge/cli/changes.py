@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.agent.session import entry_session
 from golem_forge.agent.session_changes import (
     NOTHING_CHANGED,
-    ChangeSelection,
     change_json,
     changes_text,
     newest_changed_session,
     read_changes,
-    select_call,
+    select,
     select_paths,
-    select_turn,
     undo_call,
 )
 from golem_forge.agent.trust import NotTrusted
@@ -40,7 +38,7 @@ from golem_forge.cli.command import (
 from golem_forge.cli.sessions import ID_SHOWN, IdNotFound, found_session, home_with_sessions, root_here
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import EXIT_CODES
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
@@ -123,7 +121,7 @@ def named_changes(verb: str, given: Any) -> NamedChanges | int:
     if not every:
         return fail(verb, f"session {session.id[:ID_SHOWN]}: {NOTHING_CHANGED[0].lower()}{NOTHING_CHANGED[1:]}", FAILED)
     try:
-        selected = _selection(every, given, names)
+        selected = select(every, turn=given.turn, call=given.call, paths=names)
     except ForgeError as error:
         return fail(verb, error.message, FAILED)
     return NamedChanges(home=home, session=session, every=every, selected=selected)
@@ -135,18 +133,6 @@ async def _record_cut_short_calls() -> None:
         async with entry_session(root_here() or ".", approval=ApprovalMode.AUTO_DENY) as session:
             for notice in session.notices_for_one_command:
                 print(f"forge: {escape_control_chars(notice)}", file=sys.stderr)
-
-
-def _selection(every: Sequence[ChangeSet], given: Any, paths: Sequence[str]) -> ChangeSelection:
-    selected = ChangeSelection()
-    if given.turn is not None:
-        selected = select_turn(every, given.turn)
-    elif given.call:
-        selected = select_call(every, given.call)
-    if paths:
-        named = select_paths(selected.of(every), paths).paths
-        selected = ChangeSelection(turn=selected.turn, call=selected.call, paths=named)
-    return selected
 
 
 UNDO_HELP: Final = """usage: forge undo [SESSION] [--turn N | --call ID] [--also PATH…] [--redo] [--yes] [PATH…]
@@ -194,16 +180,7 @@ async def _undo(named: NamedChanges, also: Sequence[str], *, redo: bool, yes: bo
             named.session.root or ".", approval=ApprovalMode.STRICT, approval_callback=agreed
         ) as session:
             print_notices(session)
-            found = preview(
-                named.home.path,
-                session.sandbox,
-                id,
-                turn=selected.turn,
-                call=selected.call,
-                paths=selected.paths,
-                also=taken,
-                redo=redo,
-            )
+            found = preview(named.home.path, session.sandbox, id, selected, also=taken, redo=redo)
             shown = undo_summary(found)
             if not any(step.selected for step in found.steps):
                 print_lines(preview_lines(found))

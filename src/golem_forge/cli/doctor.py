@@ -60,7 +60,7 @@ from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, LoopbackUnavailab
 from golem_forge.sandbox.walls.bubblewrap import SYSTEM_DIRECTORIES, find_bwrap, ripgrep_path
 from golem_forge.sandbox.walls.model import DIFFERS, GUARANTEES, Level, LevelResult, ProbeReport
 from golem_forge.sandbox.walls.probe import probe_with_retry
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.storage.home import HOME_ADVICE, ForgeHome, forge_home
 from golem_forge.tools.tool import SourceKind
 from golem_forge.usertools.build.requirements import ToolchainFinder
@@ -607,7 +607,7 @@ def _inside_walls(program: Program, home: ForgeHome, report: ProbeReport) -> Ite
     except (ConfigError, ForgeError):
         return
     with sandbox:
-        walls = Walls(sandbox, program.walls, forge_home=home.path, report=report)
+        walls = Walls(sandbox, program.walls, forge_home=home.path, host=WallsHost(report=report))
         shown = walls.toolchains()
         if shown.directories:
             yield ok("toolchains", "read-only inside: " + ", ".join(display_path(each) for each in shown.directories))

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import display_name
 
 _CONTEXT: Final = 3
@@ -313,6 +313,44 @@ class ChangeSet:
             remade=tuple(data.get("remade", ())),
             reached=tuple(data.get("reached", ())),
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeSelection:
+    """A person's selection: a turn, a call or paths; empty means everything."""
+
+    turn: int | None = None
+    call: str = ""
+    """The complete id."""
+    paths: tuple[str, ...] = ()
+
+    def of(self, sets: Iterable[ChangeSet]) -> tuple[ChangeSet, ...]:
+        """Returns the selected change sets, with only the selected paths; a directory includes everything below it."""
+        found = []
+        for each in sets:
+            if (self.turn is not None and each.turn != self.turn) or (self.call and each.call != self.call):
+                continue
+            if self.paths:
+                changes = tuple(one for one in each.changes if is_below(one.path, self.paths))
+                if not changes:
+                    continue
+                each = replace(each, changes=changes, remade=(), reached=())
+            found.append(each)
+        return tuple(found)
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments for the tool `undo_changes`."""
+        given: dict[str, Any] = {"turn": self.turn} if self.turn is not None else {}
+        given |= {"call": self.call} if self.call else {}
+        return given | ({"paths": list(self.paths)} if self.paths else {})
+
+
+EVERYTHING: Final = ChangeSelection()
+
+
+def is_below(path: str, places: Iterable[str]) -> bool:
+    """Whether `path` is one of these places, or lies in one that is a directory."""
+    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in places)
 
 
 def describe_changes(sets: Iterable[ChangeSet]) -> str:

@@ -223,7 +223,7 @@ class RemoteStore:
 
     def answer_form(self, session_id: str, answer: Mapping[str, Any]) -> None:
         """A form with a secret field: the server gives it to the runner, and it never becomes a row."""
-        body = json.dumps({"type": "formResponse", "data": dict(answer)}).encode()
+        body = {"type": "formResponse", "data": dict(answer)}
         self._ask("POST", f"/api/sessions/{_part(session_id)}/actions", body)
 
     # ---- people and rules
@@ -240,7 +240,7 @@ class RemoteStore:
         return _id(self._post(f"/api/team/people/{_part(name)}/token", {"expiresIn": expires_in}), "token")
 
     def restore_person(self, name: str) -> None:
-        self._ask("POST", f"/api/team/people/{_part(name)}/restore", b"{}")
+        self._ask("POST", f"/api/team/people/{_part(name)}/restore", {})
 
     def remove_person(self, name: str) -> None:
         self._ask("DELETE", f"/api/team/people/{_part(name)}")
@@ -282,7 +282,7 @@ class RemoteStore:
 
     def grant(self, project: str, subject: str, role: Role) -> None:
         body = {"project": project, "subject": subject, "role": role.value}
-        self._ask("POST", "/api/team/projects/roles", json.dumps(body).encode())
+        self._ask("POST", "/api/team/projects/roles", body)
 
     def quotas(self) -> list[dict[str, Any]]:
         numbers = dict.fromkeys(("cost", "sessions", "used_cost", "used_sessions"), (int, float))
@@ -290,7 +290,7 @@ class RemoteStore:
 
     def set_quota(self, project: str, person: str, cost: float, sessions: int) -> None:
         body = {"project": project, "person": person, "cost": cost, "sessions": sessions}
-        self._ask("POST", "/api/team/quotas", json.dumps(body).encode())
+        self._ask("POST", "/api/team/quotas", body)
 
     def secrets(self) -> list[dict[str, Any]]:
         return _checked(self._rows("/api/team/secrets"), project=str, name=str, person=str, created=(int, float))
@@ -301,13 +301,13 @@ class RemoteStore:
 
     def put_secret(self, project: str, name: str, sealed: str) -> None:
         body = {"project": project, "name": name, "sealed": sealed}
-        self._ask("POST", "/api/team/secrets", json.dumps(body).encode())
+        self._ask("POST", "/api/team/secrets", body)
 
     def remove_secret(self, project: str, name: str) -> None:
         self._ask("DELETE", f"/api/team/projects/{_part(project)}/secrets/{_part(name)}")
 
     def rename_project(self, name: str, new: str) -> None:
-        self._ask("POST", f"/api/team/projects/{_part(name)}/name", json.dumps({"name": new}).encode())
+        self._ask("POST", f"/api/team/projects/{_part(name)}/name", {"name": new})
 
     def join(self, group: str, person: str) -> None:
         self._change_group(group, person, True)
@@ -317,7 +317,7 @@ class RemoteStore:
 
     def _change_group(self, group: str, person: str, member: bool) -> None:
         body = {"group": group, "person": person, "member": member}
-        self._ask("POST", "/api/team/groups", json.dumps(body).encode())
+        self._ask("POST", "/api/team/groups", body)
 
     def close(self) -> None:
         """Does nothing: every request has its own connection."""
@@ -335,11 +335,12 @@ class RemoteStore:
         return rows
 
     def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return _answered(self._ask("POST", path, json.dumps(dict(body)).encode()))
+        return _answered(self._ask("POST", path, body))
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
-        if body is not None:
+        sent = json.dumps(dict(body)).encode() if body is not None else None
+        if sent is not None:
             headers["Content-Type"] = "application/json"
         connection = self._connect()
         wires: list[socket.socket] = []
@@ -349,7 +350,7 @@ class RemoteStore:
         try:
             connection.connect()
             wires.append(connection.sock)  # the connection forgets it when the server says that it will close it
-            connection.request(method, self._path + path, body, headers)
+            connection.request(method, self._path + path, sent, headers)
             answer = connection.getresponse()
             data = answer.read(_MAX_ANSWER + 1)
             if answer.length and len(data) <= _MAX_ANSWER:

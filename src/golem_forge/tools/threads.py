@@ -12,13 +12,14 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from golem_forge.core.errors import ForgeError
 
 if TYPE_CHECKING:
     import asyncio
 
+P = ParamSpec("P")
 T = TypeVar("T")
 MAX_IDLE: Final = 8
 MAX_THREADS: Final = 256
@@ -80,8 +81,8 @@ def _take_thread() -> _ToolThread:
     return _ToolThread()
 
 
-def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
-    """Starts `function` on a thread; the future can be cancelled at any time, which abandons the thread."""
+def run_in_thread(function: Callable[P, T], *args: P.args, **named: P.kwargs) -> asyncio.Future[T]:
+    """Calls `function` on a thread; the future can be cancelled at any time, which abandons the thread."""
     from asyncio import get_running_loop
 
     loop = get_running_loop()
@@ -101,7 +102,7 @@ def run_in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         value: Any = None
         failure: BaseException | None = None
         try:
-            value = context.run(function)
+            value = context.run(function, *args, **named)
         except ForgeError as error:
             # An orderly refusal: nobody needs to see where it came from, and its frames hold open directories.
             failure = error.with_traceback(None)

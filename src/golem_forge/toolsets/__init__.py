@@ -18,12 +18,8 @@ from golem_forge.core.lazy_module import pydantic
 from golem_forge.tools.factory import Toolset, ToolsetContext
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit import EditToolset, create_apply_patch_tool
-from golem_forge.toolsets.exec import (
-    ExecToolset,
-    create_exec_command_tool,
-    create_publish_port_tool,
-    create_write_stdin_tool,
-)
+from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool, create_write_stdin_tool
+from golem_forge.toolsets.exec.ports import create_publish_port_tool
 from golem_forge.toolsets.exec.shell import ShellToolset, create_shell_tool
 from golem_forge.toolsets.filesystem import (
     FilesystemToolset,

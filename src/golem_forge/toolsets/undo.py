@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from golem_forge.core.changes import PathKind
+from golem_forge.core.changes import ChangeSelection, PathKind
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_module import pydantic
@@ -80,9 +80,7 @@ def _plan(args: dict[str, Any], ctx: ToolContext) -> Plan:
             ctx.home,
             sandbox,
             session,
-            turn=args["turn"],
-            call=args["call"],
-            paths=(*paths, *also) if paths else (),
+            ChangeSelection(turn=args["turn"], call=args["call"], paths=(*paths, *also) if paths else ()),
             also=also,
             redo=args["redo"],
             settings=ctx.undo,

@@ -43,7 +43,7 @@ from golem_forge.sandbox.process import cleanup
 from golem_forge.sandbox.protected import PROTECTED_NAMES
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec, open_zone
 from golem_forge.storage.content_store import (
     FileMark,
@@ -98,8 +98,9 @@ def scratch_walls(
         replace(settings or WallSettings(), off=False),
         forge_home=home.path,
         redactor=redactor,
-        report=None if switched_off else report,
-        environ={**environ, "PATH": safe_path(environ.get("PATH", ""))},
+        host=WallsHost(
+            report=None if switched_off else report, environ={**environ, "PATH": safe_path(environ.get("PATH", ""))}
+        ),
     )
 
 

@@ -26,7 +26,7 @@ from golem_forge.policy.controller import ApprovalController
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import ZoneSpec
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.tool import Tool
@@ -51,7 +51,12 @@ class Place:
         return put(self.root, name, textwrap.dedent(text))
 
     def walls(self, level: Level = Level.FULL) -> Walls:
-        return Walls(self.sandbox, forge_home=self.home.path, redactor=self.redactor, report=ProbeReport(level=level))
+        return Walls(
+            self.sandbox,
+            forge_home=self.home.path,
+            redactor=self.redactor,
+            host=WallsHost(report=ProbeReport(level=level)),
+        )
 
     def worker(self, **toolsets: Any) -> Worker:
         return Worker(name="main", toolsets=toolsets, path=self.root / "main.worker", shown_path="main.worker")

@@ -19,7 +19,7 @@ from tests.sandbox.conftest import die, is_killed
 from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, repository_at, snapshot
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import PathKind
+from golem_forge.core.changes import ChangeSelection, PathKind
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import EDITED, NothingToUndo, forget_session, preview, prune, recover
@@ -608,7 +608,7 @@ def test_old_sessions_are_forgotten_and_their_contents_go(root: Path, tmp_path: 
     assert packs >= 2 * MIB
     prune(project.home, UndoSettings(keep=3600.0), now=time.time() + 7200)
     assert sum(path.stat().st_size for path in (project.home / "undo").rglob("packs/*")) <= MIB + 100_000
-    found = preview(project.home, project.sandbox, "s1", turn=1)
+    found = preview(project.home, project.sandbox, "s1", ChangeSelection(turn=1))
     assert "not kept any more" in found.lost[0].why
 
 

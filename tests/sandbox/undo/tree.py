@@ -9,10 +9,11 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog
 from golem_forge.sandbox.undo.restore import preview, restore_all
@@ -125,17 +126,12 @@ class Project:
         self.log.append(made)
         return made
 
-    def undo(self, *, turn: int | None = None, redo: bool = False, **options: object) -> dict[str, str]:
+    def undo(
+        self, *, turn: int | None = None, paths: Sequence[str] = (), also: Sequence[str] = (), redo: bool = False
+    ) -> dict[str, str]:
         """What was left alone, with the reason."""
-        found = preview(
-            self.home,
-            self.sandbox,
-            self.session,
-            turn=turn,
-            redo=redo,
-            settings=self.settings,
-            **options,  # type: ignore[arg-type]
-        )
+        selected = ChangeSelection(turn=turn, paths=tuple(paths))
+        found = preview(self.home, self.sandbox, self.session, selected, also=also, redo=redo, settings=self.settings)
         begun = self.begin(0)
         begun[1]["tool"] = UNDO_TOOL
         left = restore_all(self.home, self.sandbox, found.selected, self.settings)

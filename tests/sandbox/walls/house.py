@@ -10,20 +10,22 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
+from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls import inspection
 from golem_forge.sandbox.walls.model import Job, Level, PathRule, ProbeReport
-from golem_forge.sandbox.walls.walls import Aftermath, Walls
+from golem_forge.sandbox.walls.walls import Aftermath, Walls, WallsHost
 from golem_forge.sandbox.zones import ZoneSpec
 
 
@@ -98,10 +100,24 @@ class House:
         self.sandboxes.append(made)
         return made
 
-    def walls(self, *specs: ZoneSpec, sandbox: Sandbox | None = None, **options: Any) -> Walls:
-        options = {"environ": {"PATH": self.path}, "report": ProbeReport(level=Level.FULL), **options}
+    def walls(
+        self,
+        *specs: ZoneSpec,
+        sandbox: Sandbox | None = None,
+        settings: WallSettings | None = None,
+        redactor: Redactor | None = None,
+        rules: Callable[[], tuple[PathRule, ...]] = tuple,
+        **host: Any,
+    ) -> Walls:
+        """`host`: of WallsHost."""
+        known = {"environ": {"PATH": self.path}, "report": ProbeReport(level=Level.FULL), "home": self.root / "home"}
         return Walls(
-            sandbox or self.sandbox(*specs), forge_home=self.root / "forge", home=self.root / "home", **options
+            sandbox or self.sandbox(*specs),
+            settings,
+            forge_home=self.root / "forge",
+            redactor=redactor,
+            rules=rules,
+            host=WallsHost(**known | host),
         )
 
     def run(self, script: str, walls: Walls | None = None, **job: Any) -> Ran:

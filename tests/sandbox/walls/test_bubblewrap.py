@@ -18,7 +18,7 @@ from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls import bubblewrap, planner
 from golem_forge.sandbox.walls.model import Job, Level, LevelResult, ProbeReport, Streams
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 from .house import House
@@ -477,7 +477,7 @@ def test_a_virtual_environment_of_the_host_works_inside_and_the_other_way_round(
     (venv / "bin" / "script").write_text(f"#!{venv}/bin/python\nimport installed\nprint(installed.word)\n")
     (venv / "bin" / "script").chmod(0o755)
     sandbox = house.sandbox()
-    walls = Walls(sandbox, forge_home=house.root / "forge", report=ProbeReport(level=Level.FULL))
+    walls = Walls(sandbox, forge_home=house.root / "forge", host=WallsHost(report=ProbeReport(level=Level.FULL)))
 
     ran = house.run(
         ".venv/bin/python -c 'print(1)'; .venv/bin/script;"

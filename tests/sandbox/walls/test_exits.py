@@ -15,7 +15,7 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits, exit_denials, find_exits
 from golem_forge.sandbox.walls.layout import RawArguments, system_mounts
 from golem_forge.sandbox.walls.model import Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_read_only_walls_say_that_they_show_none(listening: Path, tmp_path: Path
         Sandbox(has_block=False),
         WallSettings(sockets=(str(listening),)),
         forge_home=tmp_path / "forge",
-        report=ProbeReport(level=Level.LANDLOCK),
+        host=WallsHost(report=ProbeReport(level=Level.LANDLOCK)),
     )
     assert any(f"commands cannot use socket {listening}: that needs full walls" in each for each in walls.notices)
 

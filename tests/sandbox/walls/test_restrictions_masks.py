@@ -10,7 +10,7 @@ import pytest
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls import landlock, listing, planner, restrictions, scan
+from golem_forge.sandbox.walls import directories, landlock, planner, restrictions, scan
 from golem_forge.sandbox.walls.model import Level, ProbeReport, RefusalReason
 from golem_forge.sandbox.walls.restrictions import FEW
 
@@ -121,7 +121,7 @@ def test_more_than_walls_can_mask_are_refused_with_their_number(house: House, mo
 
 
 def test_a_zone_that_cannot_be_listed_is_refused_with_the_reason(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_NAMES", 50)
+    monkeypatch.setattr(directories, "MOST_NAMES", 50)
     _keys(house.workspace, 51)
 
     with pytest.raises(SandboxError) as refused:

@@ -18,7 +18,7 @@ from tests import descriptors
 
 from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls import changes as changes_module
-from golem_forge.sandbox.walls import listing
+from golem_forge.sandbox.walls import directories
 from golem_forge.sandbox.walls import scan as module
 from golem_forge.sandbox.walls.changes import Inotify, ScanMark
 from golem_forge.sandbox.walls.planner import nothing_secret_below
@@ -104,7 +104,7 @@ def test_sockets_and_fifos_are_found_wherever_they_lie(tmp_path: Path, place: st
         os.close(here)
 
     assert {Path(name).name for name in _found(scan)} == {"line", "s"}
-    assert {finding.kind for finding in scan.findings} == {listing.EntryKind.SOCKET}
+    assert {finding.kind for finding in scan.findings} == {directories.EntryKind.SOCKET}
 
 
 PUBLIC = "# A\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -143,7 +143,7 @@ class TestContent:
         name = f"{PACKAGES}/certifi/cacert.pem"
         _make(tmp_path, name)
         written = (tmp_path / name).parent.stat().st_ctime_ns
-        while time.time_ns() <= written + 2 * listing._SETTLED_NS:  # its own times say that nothing changed in it
+        while time.time_ns() <= written + 2 * directories._SETTLED_NS:  # its own times say that nothing changed in it
             time.sleep(0.01)
         scan = _scanned(tmp_path)
         for content, found in ((PUBLIC, set()), (PRIVATE, {name}), (PUBLIC, set()), (PRIVATE, {name})):
@@ -197,7 +197,7 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Zon
     """`settle("a/x", …)`: a scan of these, which are old enough that it trusts their listings."""
 
     def settle(*names: str) -> ZoneScan:
-        monkeypatch.setattr(listing, "_SETTLED_NS", changes_module.CLOCK_NS)
+        monkeypatch.setattr(directories, "_SETTLED_NS", changes_module.CLOCK_NS)
         _make(tmp_path, *names)
         scan = _scanned(tmp_path)
         time.sleep(0.04)
@@ -644,7 +644,7 @@ class TestMoreThanCanBeLookedAt:
         assert _found(scan) == {f"{chain}/.env", "b/c/d/.env"} and scan.complete(())
 
     def test_too_many_names_in_one_directory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(listing, "MOST_NAMES", 50)
+        monkeypatch.setattr(directories, "MOST_NAMES", 50)
         _make(tmp_path, "many/.env", "few/.env")
         scan = _scanned(tmp_path)
         mark = scan.mark()

@@ -33,7 +33,7 @@ from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.model import Level, ProbeReport as WallsReport
 from golem_forge.sandbox.walls.leftovers import obeyed_leftovers as told
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import ZoneSpec
 
 zone, root, script, *paths = sys.argv[1:]
@@ -42,7 +42,8 @@ root = Path(root)
 
 async def main():
     box = open_sandbox([ZoneSpec(name="workspace", path=Path(zone))], forge_home=root / "forge", home=root / "home")
-    walls = Walls(box, forge_home=root / "forge", home=root / "home", report=WallsReport(level=Level.FULL), environ={})
+    host = WallsHost(home=root / "home", report=WallsReport(level=Level.FULL), environ={})
+    walls = Walls(box, forge_home=root / "forge", host=host)
     notices = walls.notices
     verbs = {path: Verb.DELETE if (Path(zone) / path).is_symlink() else Verb.WRITE for path in paths}
     marks = [box.target(path, verb).effect().marks for path, verb in verbs.items()]

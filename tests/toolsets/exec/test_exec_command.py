@@ -15,7 +15,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.events.bus import EventBus
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 
 
 async def test_t17_a_command_and_its_text(bench: Any) -> None:
@@ -156,7 +156,9 @@ async def test_what_the_walls_refuse_is_said(bench: Any, workspace: Path) -> Non
 
 async def test_a_limit_is_named_with_its_key(benches: Callable[..., Any], sandbox: Sandbox, tmp_path: Path) -> None:
     limited = WallSettings(limits=ResourceLimits(output=MIB))
-    walls = Walls(sandbox, limited, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+    walls = Walls(
+        sandbox, limited, forge_home=tmp_path / "forge_home", host=WallsHost(report=ProbeReport(level=Level.FULL))
+    )
 
     outcome = await benches(walls=walls).cmd("yes | head -c 2000000", max_output_tokens=10, yield_time_ms=30000)
 

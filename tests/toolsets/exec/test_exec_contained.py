@@ -14,7 +14,7 @@ from tests.toolsets.conftest import Bench
 from golem_forge.core.decisions import AnsweredBy, Risk, Status, Verdict
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import Coverage, Level, LevelResult, ProbeReport, UncoveredPath, ZoneCoverage
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import ZoneSpec
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.toolsets import TOOLKIT
@@ -260,7 +260,7 @@ async def test_without_full_walls_everything_asks_as_before(
 ) -> None:
     tried = (LevelResult(level=Level.FULL, cause="no bwrap here"),)
     report = ProbeReport(level=level, tried=tried)
-    walls = Walls(sandbox, forge_home=tmp_path / "forge_home", report=report)
+    walls = Walls(sandbox, forge_home=tmp_path / "forge_home", host=WallsHost(report=report))
     bench = benches(create_exec_command_tool(), TOOLKIT["write_file"], ask=ask, mode="contained", walls=walls)
     assert (await bench.call("write_file", path="a", content="")).status is Status.APPROVAL_DENIED
     said = "walls are switched off" if level is Level.OFF else "there are no full walls here: no bwrap here"

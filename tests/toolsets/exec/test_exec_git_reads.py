@@ -19,7 +19,7 @@ from golem_forge.policy.shell.readonly_table import EXCLUDED_SECRETS
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level, LevelResult, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.toolsets.exec import ExecToolset, exec_model
 from golem_forge.toolsets.exec.shell import ShellToolset
@@ -227,7 +227,11 @@ async def test_below_full_walls_reading_git_asks_and_still_only_reads(
 ) -> None:
     ask = asked()
     tried = (LevelResult(level=Level.FULL, cause="no bwrap here", fix="Install bubblewrap."),)
-    walls = Walls(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.LANDLOCK, tried=tried))
+    walls = Walls(
+        sandbox,
+        forge_home=tmp_path / "forge_home",
+        host=WallsHost(report=ProbeReport(level=Level.LANDLOCK, tried=tried)),
+    )
     before = snapshot(hostile)
     bench = benches(ask=ask, walls=walls)
     for cmd in ("git status -s", "git log -5 --oneline", "git diff HEAD~1 -- src"):

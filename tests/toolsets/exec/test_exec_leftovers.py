@@ -14,7 +14,7 @@ from golem_forge import open_session
 from golem_forge.core.calls import Leftover, Outcome, Severity
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Aftermath, WalledChild, Walls
+from golem_forge.sandbox.walls.walls import Aftermath, WalledChild, Walls, WallsHost
 from golem_forge.toolsets.exec import create_exec_command_tool
 from golem_forge.toolsets.exec.shell import create_shell_tool
 
@@ -39,7 +39,7 @@ class Looking(Walls):
 
 @pytest.fixture
 def walls(sandbox: Sandbox, tmp_path: Path) -> Looking:
-    return Looking(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+    return Looking(sandbox, forge_home=tmp_path / "forge_home", host=WallsHost(report=ProbeReport(level=Level.FULL)))
 
 
 def told(outcome: Outcome) -> tuple[tuple[str, ...], tuple[Leftover, ...], bool]:

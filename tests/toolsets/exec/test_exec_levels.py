@@ -14,7 +14,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Job, Level, LevelResult, ProbeReport
-from golem_forge.sandbox.walls.walls import WalledChild, Walls
+from golem_forge.sandbox.walls.walls import WalledChild, Walls, WallsHost
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.tools.validation import Ok
@@ -25,7 +25,9 @@ from golem_forge.toolsets.exec import ExecToolset, create_exec_command_tool, exe
 def walls(sandbox: Sandbox, tmp_path: Path) -> Callable[[Level], Walls]:
     def of(level: Level) -> Walls:
         tried = (LevelResult(level=Level.FULL, cause="no bwrap here", fix="Install bubblewrap."),)
-        return Walls(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=level, tried=tried))
+        return Walls(
+            sandbox, forge_home=tmp_path / "forge_home", host=WallsHost(report=ProbeReport(level=level, tried=tried))
+        )
 
     return of
 
@@ -130,7 +132,7 @@ async def test_an_ordinary_day(benches: Callable[..., Any], sandbox: Sandbox, wo
         who = ("-c", "user.name=person", "-c", "user.email=person@example.test")
         extra = ("--allow-empty",) if words[0] == "commit" else ()
         subprocess.run(["git", *who, *words, *extra], cwd=workspace, check=True, capture_output=True)
-    walls = Unused(sandbox, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+    walls = Unused(sandbox, forge_home=tmp_path / "forge_home", host=WallsHost(report=ProbeReport(level=Level.FULL)))
     bench = benches(ask=lambda request: {"approved": False}, walls=walls)
     found = [(await bench.cmd(command)).decision for *_, command in day]
     judged = [[each.verdict.value, each.risk.value, command] for each, (*_, command) in zip(found, day, strict=True)]
@@ -152,7 +154,7 @@ async def test_readers_run_together(benches: Callable[..., Any]) -> None:
 
 async def test_a_worker_without_zones(benches: Callable[..., Any], tmp_path: Path) -> None:
     alone = Sandbox(has_block=False)
-    walls = Walls(alone, forge_home=tmp_path / "forge_home", report=ProbeReport(level=Level.FULL))
+    walls = Walls(alone, forge_home=tmp_path / "forge_home", host=WallsHost(report=ProbeReport(level=Level.FULL)))
     bench = benches(walls=walls)
     bench.path.sandbox = alone
     assert (await bench.cmd("pwd; ls -A | wc -l")).status is Status.SUCCESS

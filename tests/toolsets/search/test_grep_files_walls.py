@@ -17,7 +17,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.bubblewrap import ripgrep_path
 from golem_forge.sandbox.walls.model import Level, PathRule, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.search import create_grep_files_tool
 
@@ -30,13 +30,14 @@ needs_bwrap = pytest.mark.skipif(
 def walled(tmp_path: Path, sandbox: Sandbox) -> Callable[..., ToolContext]:
     (tmp_path / "forge_home").mkdir()
 
-    def made(level: Level = Level.FULL, rules: tuple[PathRule, ...] = (), **options: Any) -> ToolContext:
+    def made(
+        level: Level = Level.FULL, rules: tuple[PathRule, ...] = (), bwrap: str = "", **options: Any
+    ) -> ToolContext:
         walls = Walls(
             sandbox,
             forge_home=tmp_path / "forge_home",
-            home=tmp_path / "home",
+            host=WallsHost(home=tmp_path / "home", report=ProbeReport(level=level), bwrap=bwrap),
             rules=lambda: rules,
-            report=ProbeReport(level=level),
             **options,
         )
         return ToolContext(sandbox=sandbox, walls=walls, path_rules=lambda: rules)

@@ -23,6 +23,7 @@ from tests.ui.web.stranger import Answer, request, sent
 from golem_forge.net.guard import AllowedHosts
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web import app
+from golem_forge.ui.web.api import ApiModel
 from golem_forge.ui.web.api import sessions as login_operations
 from golem_forge.ui.web.api.operation import ApiCall, operation
 from golem_forge.ui.web.app import WebServer, make_app
@@ -30,7 +31,6 @@ from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.sdk import Response, WebSocket
 from golem_forge.ui.web.security import LoginStore, RequestGuard
 from golem_forge.ui.web.session_registry import SessionRegistry
-from golem_forge.ui.web.wire import ApiModel
 
 LARGE = 32 << 20
 SOCKET = "/api/sessions/x/stream"

@@ -17,13 +17,13 @@ from tests.ui.web.stranger import request, sent
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web import api
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation
 from golem_forge.ui.web.app import WebServer
 from golem_forge.ui.web.listen import ListenAddress
 from golem_forge.ui.web.security import LoginStore
 from golem_forge.ui.web.session_registry import SessionRegistry
-from golem_forge.ui.web.wire import ApiRefusal
 
 
 def test_no_operation_is_left_out_and_none_is_there_twice() -> None:

@@ -7,8 +7,8 @@ import logging
 import pytest
 from tests.ui.web.front import Clock, Front, cookie_in, front
 
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.security import LoginStore
-from golem_forge.ui.web.wire import ApiRefusal
 
 
 class TestCodes:

@@ -14,10 +14,10 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.journal_files import is_locked, journal_path
 from golem_forge.events.journal_records import events_after
 from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.session_registry import SessionLauncher, SessionRegistry, StartRequest
 from golem_forge.ui.web.stream.socket import take_action
 from golem_forge.ui.web.stream.watched_session import SessionStatus
-from golem_forge.ui.web.wire import ApiRefusal
 
 SCRIPT = "turns:\n" + 4 * "  - {say: Hello there.}\n"
 

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from tests.deadlines import PATIENCE
 
+from golem_forge.events.redaction import Redactor
 from golem_forge.sandbox.process.monitor import ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level, ProbeReport, Streams
 from golem_forge.sandbox.walls.toolchains import in_system
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolProgram
 from golem_forge.usertools.run.interpreter import RunOrder, WaitingInterpreter, python_job
@@ -52,12 +53,17 @@ class House:
     def forge(self) -> Path:
         return self.root / "forge"
 
-    def walls(self, mode: AccessMode = AccessMode.RO, **options: Any) -> Walls:
+    def walls(self, mode: AccessMode = AccessMode.RO, *, redactor: Redactor | None = None, **host: Any) -> Walls:
+        """`host`: of WallsHost."""
         spec = ZoneSpec(name="workspace", path=self.workspace, mode=mode)
         sandbox = open_sandbox((spec,), forge_home=self.forge, home=self.root / "home")
         self.sandboxes.append(sandbox)
-        options = {"environ": {"PATH": "/usr/bin:/bin"}, "report": ProbeReport(level=Level.FULL), **options}
-        return Walls(sandbox, forge_home=self.forge, home=self.root / "home", **options)
+        known = {
+            "environ": {"PATH": "/usr/bin:/bin"},
+            "report": ProbeReport(level=Level.FULL),
+            "home": self.root / "home",
+        }
+        return Walls(sandbox, forge_home=self.forge, redactor=redactor, host=WallsHost(**known | host))
 
     def script(self, text: str, name: str = "tool.py") -> Path:
         path = self.root / "tool" / name

@@ -16,7 +16,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.present import OutputStore
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport
-from golem_forge.sandbox.walls.walls import Walls
+from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.context import ToolContext, lifted_paths
@@ -62,9 +62,11 @@ class Ground:
             self.settings,
             forge_home=self.home.path,
             redactor=self.redactor,
-            report=ProbeReport(level=self.level),
-            environ={"PATH": "/usr/local/bin:/usr/bin:/bin"},
-            home=self.root / "person",
+            host=WallsHost(
+                report=ProbeReport(level=self.level),
+                environ={"PATH": "/usr/local/bin:/usr/bin:/bin"},
+                home=self.root / "person",
+            ),
         )
         self.ctx = ToolContext(
             call_id="call-1",

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -67,7 +66,14 @@ class HostLoop:
                     self._orders.put(said)
         os._exit(0)  # Forge is gone, or wants no more
 
-    def _send(self, message: Mapping[str, Any]) -> None:
+    def ask(self, number: int, name: str, args: Any) -> Future[dict[str, Any]]:
+        """Asks Forge for a call that belongs to the call `number`."""
+        key = next(self._numbers)
+        future = self._asked[key] = Future()
+        self.send({"id": number, "call": key, "name": name, "args": args})
+        return future
+
+    def send(self, message: Mapping[str, Any]) -> None:
         data = memoryview(protocol.encode_message(message))
         if len(data) > protocol.MAX_MESSAGE_BYTES:
             raise ToolFailed(
@@ -79,9 +85,9 @@ class HostLoop:
 
     def _answer(self, number: int, answer: Mapping[str, Any]) -> None:
         try:
-            self._send({"id": number, "cpu": time.process_time(), **answer})
+            self.send({"id": number, "cpu": time.process_time(), **answer})
         except Exception as error:  # what cannot be written down at all
-            self._send({"id": number, "cpu": time.process_time(), "error": protocol.error_to_wire(error)})
+            self.send({"id": number, "cpu": time.process_time(), "error": protocol.error_to_wire(error)})
 
     # The orders
 
@@ -177,20 +183,25 @@ class HostLoop:
     def _context(self, order: dict[str, Any], ask: protocol.CallTool | None = None) -> protocol.HostContext:
         if self._sandbox is None:
             self._sandbox = protocol.sandbox_from_wire(self._zones)
-        number = order["id"]
-        ask = ask or partial(self._ask, number)
-        return protocol.HostContext(order["context"], self._sandbox, ask, partial(self._progress, number))
+        running = _RunningCall(self, order["id"])
+        return protocol.HostContext(order["context"], self._sandbox, ask or running.ask, running.progress)
 
-    def _ask(self, number: int, name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:
+
+class _RunningCall:
+    """What a tool can tell Forge while its call runs."""
+
+    def __init__(self, loop: HostLoop, number: int) -> None:
+        self._loop = loop
+        self._number = number
+
+    def ask(self, name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:
         if not isinstance(args, dict):
             raise TypeError(f"a tool is called with a mapping of arguments, not {type(args).__name__}")
-        key = next(self._numbers)
-        future = self._asked[key] = Future()
-        self._send({"id": number, "call": key, "name": name, "args": as_json(args)})
-        return future
+        return self._loop.ask(self._number, name, as_json(args))
 
-    def _progress(self, number: int, progress: float, total: float | None, message: str) -> None:
-        self._send({"id": number, "progress": [float(progress), None if total is None else float(total), str(message)]})
+    def progress(self, progress: float, total: float | None, message: str) -> None:
+        numbers = [float(progress), None if total is None else float(total), str(message)]
+        self._loop.send({"id": self._number, "progress": numbers})
 
 
 def _no_calls(name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:

@@ -39,7 +39,6 @@ from golem_forge.agent.session_changes import (
     select_paths,
     undo_call,
 )
-from golem_forge.agent.session_changes import ChangeSelection as Selection
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.agent.slash.invocation import PREFILL, Invocation, SlashHost, call_and_show
 from golem_forge.agent.slash.parser import CommandError
@@ -53,7 +52,7 @@ from golem_forge.config.run_block import (
 from golem_forge.config.schema import ConfigProblems, check
 from golem_forge.config.yaml_file import YamlFile, with_overrides
 from golem_forge.core.calls import Caller, ToolCall
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.core.regex import regex
 from golem_forge.core.text import (
     columns,
@@ -72,7 +71,7 @@ from golem_forge.events.journal_files import is_locked, journal_path
 from golem_forge.sandbox.network.loopback import OWN_LOOPBACK, SessionLoopbacks
 from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.toolsets.exec import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows
+from golem_forge.toolsets.exec.ports import PUBLISH_TOOL, UNPUBLISH_TOOL, port_lines, port_rows
 from golem_forge.toolsets.undo import EVERYTHING_STANDS
 
 NEXT_MODE: Final = "next"
@@ -168,7 +167,7 @@ async def _undo_from(host: SlashHost, every: tuple[ChangeSet, ...], turn: int) -
     live = [each for each in every if each.changes and undone.get(each.call) != "undone" and not each.undoes]
     turns = {each.turn for each in live if each.turn >= turn}
     for each in sorted(turns, reverse=True):
-        outcome = await host.path.call(undo_call(Selection(turn=each)))
+        outcome = await host.path.call(undo_call(ChangeSelection(turn=each)))
         if not outcome.ok and outcome.error != EVERYTHING_STANDS:
             raise CommandError(
                 f"The files of turn {each} and before are as they were, and so is the conversation. {outcome.error}"

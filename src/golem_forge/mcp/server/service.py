@@ -480,6 +480,6 @@ async def _write_lines(descriptor: int, from_us: MemoryObjectReceiveStream[Sessi
         async for message in from_us:
             line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
             try:
-                await run_in_thread(partial(write_whole, descriptor, line))
+                await run_in_thread(write_whole, descriptor, line)
             except OSError:
                 return

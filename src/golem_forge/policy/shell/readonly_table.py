@@ -3,12 +3,12 @@
 What is not listed is not proven. Adding an option here means having looked for every way in which it can write, start a
 program, reach a remote, follow a file forever or read a file that no operand names.
 
-Programs, one row each: a letter followed by `:` takes a value and so ends a cluster, one followed by `?` takes a value
-only where it is glued to it (`-w8`); a long flag followed by `:` takes one as `--flag value` or `--flag=value`.
-`apart`: the program looks for the values of a cluster in the words after it (`tree -Lo 2 FILE`), so that a letter with
-a value must be the last one. Programs that start others (`egrep` and `fgrep` start whatever `grep` is first on PATH)
-have no row, and a program that is a script on this machine is not proven whatever its name, unless it is in
-`HARMLESS_SCRIPTS`.
+Programs, one row each: its letters, then its long flags. A letter followed by `:` takes a value and so ends a cluster,
+one followed by `?` takes a value only where it is glued to it (`-w8`); a long flag followed by `:` takes one as `--flag
+value` or `--flag=value`. `apart`: the program looks for the values of a cluster in the words after it (`tree -Lo 2
+FILE`), so that a letter with a value must be the last one. Programs that start others (`egrep` and `fgrep` start
+whatever `grep` is first on PATH) have no row, and a program that is a script on this machine is not proven whatever its
+name, unless it is in `HARMLESS_SCRIPTS`.
 
 Git: only full spellings count, although git takes any unambiguous beginning. Left out on purpose: `--output`,
 `--ext-diff`, `--textconv`, `--filters`, `--no-index`, `-O` (a pager, an order file), `-S` of blame and every other
@@ -47,8 +47,7 @@ class ReadOnlyRow:
 
 def _row(
     operands: OperandForm,
-    short: str = "",
-    long: str = "",
+    options: str = "",
     *,
     at_most: int | None = None,
     counted: bool = False,
@@ -61,11 +60,13 @@ def _row(
     valued: set[str] = set()
     optional: set[str] = set()
     by_mark = {":": valued, "?": optional}
-    for index, letter in enumerate(short):
-        if letter not in by_mark:
-            by_mark.get(short[index + 1 : index + 2], switches).add("-" + letter)
-    for flag in long.split():
-        (valued if flag.endswith(":") else switches).add(flag.rstrip(":"))
+    for word in options.split():
+        if word.startswith("--"):
+            (valued if word.endswith(":") else switches).add(word.rstrip(":"))
+            continue
+        for index, letter in enumerate(word):
+            if letter not in by_mark:
+                by_mark.get(word[index + 1 : index + 2], switches).add("-" + letter)
     return ReadOnlyRow(
         operands,
         frozenset(switches),
@@ -83,7 +84,7 @@ def _row(
 READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "ls": _row(
         "paths",
-        "1AaBCcdFGghiklmnopRrSstuXx",
+        "1AaBCcdFGghiklmnopRrSstuXx "
         "--all --almost-all --color --human-readable --recursive --reverse --directory --full-time",
         lists_cwd=True,
     ),
@@ -92,20 +93,19 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "rev": _row("paths"),
     "nl": _row("paths", "b:n:s:v:w:"),
     "paste": _row("paths", "d:sz"),
-    "head": _row("paths", "n:c:qv", "--lines: --bytes:", counted=True),
-    "tail": _row("paths", "n:c:qv", "--lines: --bytes:", counted=True, old_operands=True),
+    "head": _row("paths", "n:c:qv --lines: --bytes:", counted=True),
+    "tail": _row("paths", "n:c:qv --lines: --bytes:", counted=True, old_operands=True),
     "wc": _row("paths", "cLlmw"),
-    "cut": _row("paths", "b:c:d:f:sz", "--complement"),
+    "cut": _row("paths", "b:c:d:f:sz --complement"),
     "tr": _row("text", "Ccdst"),
     "grep": _row(
         "pattern",
-        "abcEFGHhiLlnoPqRrsvwxzA:B:C:e:m:",
-        "--include: --exclude: --exclude-dir: --color",
+        "abcEFGHhiLlnoPqRrsvwxzA:B:C:e:m: --include: --exclude: --exclude-dir: --color",
         pattern_flags="-e",
     ),
     "rg": _row(
         "pattern",
-        "cFHilnoqSsUuvwxA:B:C:e:g:m:T:t:",
+        "cFHilnoqSsUuvwxA:B:C:e:g:m:T:t: "
         "--files --glob: --hidden --no-ignore --type: --max-count: --line-number --json",
         pattern_flags="-e --files",
         lists_cwd=True,
@@ -114,15 +114,15 @@ READ_ONLY_TABLE: dict[str, ReadOnlyRow] = {
     "sed": _row("sed"),
     "awk": _row("awk"),
     "test": _row("test"),
-    "tree": _row("paths", "adfishpDtrCnL:I:P:", "--dirsfirst --noreport --gitignore", lists_cwd=True, apart=True),
+    "tree": _row("paths", "adfishpDtrCnL:I:P: --dirsfirst --noreport --gitignore", lists_cwd=True, apart=True),
     "od": _row("paths", "A:bcdovxt:N:j:w?", old_operands=True),
     "fold": _row("paths", "bsw:"),
     "column": _row("paths", "ts:o:"),
     "sort": _row("paths", "bCcdfghiMmnRruVzk:t:"),
     "uniq": _row("paths", "cDdiuzf:s:w:", at_most=1),
-    "stat": _row("paths", "c:fLt", "--format:"),
-    "file": _row("paths", "bi", "--mime-type"),
-    "du": _row("paths", "achkmsxd:", "--max-depth:", lists_cwd=True),
+    "stat": _row("paths", "c:fLt --format:"),
+    "file": _row("paths", "bi --mime-type"),
+    "du": _row("paths", "achkmsxd: --max-depth:", lists_cwd=True),
     "df": _row("paths", "hikT"),
     "basename": _row("paths", "as:z"),
     "dirname": _row("paths", "z"),

@@ -7,6 +7,8 @@ differently, so nothing after the check sees the name); a name may point to the 
 a cloud's metadata service, also through IPv6 forms that carry an IPv4 address. The lists of networks are written
 out here because those of Python's `ipaddress` differ between versions.
 
+`ClientServer` serves the clients of listening sockets, each in a task of its own, until it is closed.
+
 `PortForward` passes the connections of a listening socket on to one place, byte by byte (`relay`). It takes listening
 sockets and a function that connects. Used in both directions: from an address of this machine to a port of a session's
 loopback (`publish_port`), and from a call's own loopback to one service of this machine. Knows nothing of what is sent.
@@ -20,6 +22,7 @@ import contextlib
 import socket
 import ssl
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -190,22 +193,27 @@ async def run_in_thread(function: Callable[[], T]) -> T:
     return await future
 
 
-class PortForward:
-    def __init__(self, connect: Connect, *, seen: Callable[[], None] = lambda: None) -> None:
-        """`seen`: told of each connection before a byte of it is passed on."""
-        self._connect = connect
-        self._seen = seen
+class ClientServer(ABC):
+    """Serves the clients of listening sockets, each in a task of its own, until `close`."""
+
+    def __init__(self, limit: int = _PIECE) -> None:
+        """`limit`: bytes of what a client sends that are kept until somebody reads them."""
+        self._limit = limit
         self._servers: list[asyncio.Server] = []
         self._clients: set[asyncio.Task[None]] = set()
         self._closed = False
 
+    @abstractmethod
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Called for each client, which `_clients` counts already. May raise OSError and EOFError."""
+
     async def serve(self, listener: socket.socket) -> None:
         """Answers on this socket from now on, and owns it."""
         listener.setblocking(False)
-        if self._closed:
+        if self._closed:  # the child is gone already
             listener.close()
             return
-        self._servers.append(await asyncio.start_server(self._accept, sock=listener))
+        self._servers.append(await asyncio.start_server(self._accept, sock=listener, limit=self._limit))
 
     def close(self) -> None:
         """Stops listening and drops all clients. May be called twice, or before `serve`."""
@@ -218,29 +226,43 @@ class PortForward:
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if self._closed or len(self._clients) >= MAX_CONNECTIONS:
+        if self._closed:
             writer.transport.abort()
             return
         self._clients.add(task)
         try:
-            await self._pass_on(reader, writer)
-        except (OSError, TimeoutError):
+            await self._serve_client(reader, writer)
+        except (OSError, TimeoutError, EOFError):
             pass  # one side went away, or nobody is there
         except asyncio.CancelledError:
             if not self._closed:
                 raise
         finally:
             self._clients.discard(task)
-            writer.transport.abort() if self._closed else writer.close()
+            self._drop(writer)
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _drop(self, writer: asyncio.StreamWriter) -> None:
+        writer.transport.abort() if self._closed else writer.close()
+
+
+class PortForward(ClientServer):
+    def __init__(self, connect: Connect, *, seen: Callable[[], None] = lambda: None) -> None:
+        """`seen`: told of each connection before a byte of it is passed on."""
+        super().__init__()
+        self._connect = connect
+        self._seen = seen
+
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) > MAX_CONNECTIONS:
+            writer.transport.abort()
+            return
         self._seen()
         async with asyncio.timeout(CONNECT_SECONDS):
             far_reader, far_writer = await self._connect()
         try:
             await relay((reader, far_writer), (far_reader, writer), IDLE_SECONDS)
         finally:
-            far_writer.transport.abort() if self._closed else far_writer.close()
+            self._drop(far_writer)
 
 
 async def relay(out: Streams, back: Streams, idle_seconds: float) -> None:

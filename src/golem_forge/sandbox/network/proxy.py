@@ -33,6 +33,7 @@ from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.network.connection import (
+    ClientServer,
     Lookup,
     PrivateAddress,
     connect,
@@ -110,7 +111,7 @@ def user_proxy(environ: Mapping[str, str]) -> Upstream | None:
     )
 
 
-class HostProxy:
+class HostProxy(ClientServer):
     def __init__(
         self,
         grants: Sequence[HostGrant],
@@ -122,6 +123,7 @@ class HostProxy:
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
     ) -> None:
         """`tls`: makes what the person's programs verify servers with."""
+        super().__init__(limit=MAX_HEAD)
         self._credentials = credentials
         self._make_tls = tls
         self._tls: ssl.SSLContext | None = None
@@ -129,11 +131,8 @@ class HostProxy:
         self._upstream = upstream
         self._lookup = lookup
         self._idle_seconds = idle_seconds
-        self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.Task[None]] = set()
         self._refused: dict[tuple[str, int, str], None] = {}
         self._unreached: dict[str, None] = {}
-        self._closed = False
 
     @property
     def refused(self) -> tuple[dict[str, Any], ...]:
@@ -150,50 +149,19 @@ class HostProxy:
         """Hosts with credentials that the child reached only by its own TLS tunnels; see HeaderCredentials."""
         return self._credentials.passed_by if self._credentials is not None else ()
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Answers on this socket from now on, and owns it."""
-        listener.setblocking(False)
-        if self._closed:  # the child is gone already
-            listener.close()
-            return
-        self._server = await asyncio.start_server(self._accept, sock=listener, limit=MAX_HEAD)
-
     async def serve_inside(self, pid: int) -> None:
         """Serves on a socket in the network namespace of a process. Raises WALLS_UNAVAILABLE."""
         await self.serve(await open_listener(pid))
 
-    def close(self) -> None:
-        """Ends listening and every connection. May be called twice, or before `serve`."""
-        self._closed = True
-        if self._server is not None:
-            self._server.close()
-        for client in tuple(self._clients):
-            client.cancel()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if self._closed:
-            writer.transport.abort()
-            return
-        crowded = len(self._clients) >= MAX_CONNECTIONS
-        self._clients.add(task)
+    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if crowded:
+            if len(self._clients) > MAX_CONNECTIONS:
                 raise _ProxyAnswer("503 Service Unavailable", f"More than {MAX_CONNECTIONS} connections at once.")
-            await self._serve_client(reader, writer)
+            await self._serve_request(reader, writer)
         except _ProxyAnswer as answer:
             await _send(writer, answer.data)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            pass  # one side went away
-        except asyncio.CancelledError:
-            if not self._closed:
-                raise
-        finally:
-            self._clients.discard(task)
-            writer.transport.abort() if self._closed else writer.close()
 
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await self._read_head(reader)
         if self._credentials is not None and request.is_for(self._credentials):
             await self._serve_credential(request, self._credentials, (reader, writer))
@@ -213,7 +181,7 @@ class HostProxy:
                 far_writer.write(request.forward)
             await relay((reader, far_writer), (far_reader, writer), self._idle_seconds)
         finally:
-            far_writer.transport.abort() if self._closed else far_writer.close()
+            self._drop(far_writer)
 
     async def _serve_credential(self, request: ProxyRequest, store: HeaderCredentials, client: _Stream) -> None:
         """Forwards a request with its credential by TLS, to the port that the host was granted for."""

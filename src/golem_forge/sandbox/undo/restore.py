@@ -32,7 +32,18 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ABSENT, ChangeSet, PathChange, PathKind, PathState, describe_lasting, file_diff
+from golem_forge.core.changes import (
+    ABSENT,
+    EVERYTHING,
+    ChangeSelection,
+    ChangeSet,
+    PathChange,
+    PathKind,
+    PathState,
+    describe_lasting,
+    file_diff,
+    is_below,
+)
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal_files import is_locked
@@ -111,16 +122,9 @@ class NothingToUndo(ForgeError):
         super().__init__(text, code="NOTHING_TO_UNDO")
 
 
-def choose_calls(
-    sets: Sequence[ChangeSet],
-    *,
-    turn: int | None = None,
-    call: str = "",
-    paths: Collection[str] = (),
-    redo: bool = False,
-) -> tuple[ChangeSet, ...]:
-    """The change sets that an undo of this turn, of this call or of these paths is about, oldest first. `redo`: the
-    last undo itself. Raises NothingToUndo."""
+def choose_calls(sets: Sequence[ChangeSet], selected: ChangeSelection, *, redo: bool = False) -> tuple[ChangeSet, ...]:
+    """The change sets that an undo of the selection is about, oldest first. `redo`: the last undo itself. Raises
+    NothingToUndo."""
     undone = taken_back(sets)
     if redo:
         undos = [one for one in sets if one.tool == UNDO_TOOL and one.call not in undone and not _is_redo(one, sets)]
@@ -128,14 +132,14 @@ def choose_calls(
             raise NothingToUndo("Nothing was undone in this session.")
         return tuple(one for one in sets if one.call == undos[-1].call)
     live = _not_undone(sets, undone)
-    if call:
-        live = [one for one in live if one.call == call]
-    elif turn is not None:
-        live = [one for one in live if one.turn == turn]
-    if paths:
-        live = [one for one in live if any(_is_meant(change.path, paths) for change in one.changes)]
+    if selected.call:
+        live = [one for one in live if one.call == selected.call]
+    elif selected.turn is not None:
+        live = [one for one in live if one.turn == selected.turn]
+    if selected.paths:
+        live = [one for one in live if any(is_below(change.path, selected.paths) for change in one.changes)]
     if not live:
-        raise NothingToUndo(_what_there_is(sets, undone, turn=turn, call=call))
+        raise NothingToUndo(_what_there_is(sets, undone, selected))
     return tuple(live)
 
 
@@ -157,9 +161,8 @@ def _not_undone(sets: Sequence[ChangeSet], undone: Mapping[str, str]) -> list[Ch
     return [one for one in sets if one.tool != UNDO_TOOL and one.changes and undone.get(one.call) != UNDONE]
 
 
-def _what_there_is(
-    sets: Sequence[ChangeSet], undone: Mapping[str, str], *, turn: int | None = None, call: str = ""
-) -> str:
+def _what_there_is(sets: Sequence[ChangeSet], undone: Mapping[str, str], selected: ChangeSelection) -> str:
+    turn, call = selected.turn, selected.call
     turns = sorted({one.turn for one in _not_undone(sets, undone) if one.turn})
     what = f"call '{call}'" if call else f"turn {turn}" if turn is not None else "that"
     known = f" Turns that changed files: {', '.join(map(str, turns))}." if turns else " Nothing is left to undo."
@@ -178,31 +181,27 @@ def _is_redo(one: ChangeSet, sets: Sequence[ChangeSet]) -> bool:
     return any(each.tool == UNDO_TOOL for each in sets if each.call in one.undoes)
 
 
-def _is_meant(path: str, wanted: Collection[str]) -> bool:
-    return any(path == one or path.startswith(one.rstrip("/") + "/") for one in wanted)
-
-
 def preview(
     home: Path,
     sandbox: Sandbox,
     session: str,
+    selected: ChangeSelection = EVERYTHING,
     *,
-    turn: int | None = None,
-    call: str = "",
-    paths: Collection[str] = (),
     also: Collection[str] = (),
     redo: bool = False,
     settings: UndoSettings | None = None,
 ) -> UndoPreview:
-    """Raises NothingToUndo. Without a turn, call or path: of the last turn that changed something; one that was undone
+    """Raises NothingToUndo. Where everything is selected: of the last turn that changed something; one that was undone
     in part is passed over if nothing of it is left to take back. `also`: paths to take although they are not selected
     by themselves."""
     sets = SessionChangeLog(home, session).read()
     settings = settings or UndoSettings()
-    if call or turn is not None or paths or redo:
-        chosen = choose_calls(sets, turn=turn, call=call, paths=paths, redo=redo)
-        found = _preview(chosen, home, sandbox, settings, paths=paths, also=also)
-        return found if paths or redo else replace(found, lasting=_lasting(sets, chosen, whole_turn=not call))
+    if selected != EVERYTHING or redo:
+        chosen = choose_calls(sets, selected, redo=redo)
+        found = _preview(chosen, home, sandbox, settings, paths=selected.paths, also=also)
+        if selected.paths or redo:
+            return found
+        return replace(found, lasting=_lasting(sets, chosen, whole_turn=not selected.call))
     last: UndoPreview | None = None
     for chosen, in_part in _last_turns(sets):
         found = _preview(chosen, home, sandbox, settings, also=also)
@@ -211,7 +210,7 @@ def preview(
             return found
         last = last or (found if found.steps else None)
     if last is None:
-        raise NothingToUndo(_what_there_is(sets, taken_back(sets)))
+        raise NothingToUndo(_what_there_is(sets, taken_back(sets), selected))
     return last
 
 
@@ -227,7 +226,7 @@ def _preview(
     steps: list[UndoStep] = []
     by_zone: dict[ZoneHistory, list[tuple[Parts, str, list[PathChange]]]] = {}
     for path, changes in _by_path(chosen).items():
-        if paths and not _is_meant(path, paths):
+        if paths and not is_below(path, paths):
             continue
         if (place := locate(path, home, sandbox, settings)) is not None:
             by_zone.setdefault(place[0], []).append((place[1], path, changes))
@@ -240,7 +239,7 @@ def _preview(
                 stand = history.states([parts for parts, _, _ in some if parts[0] != GIT_FILE])
                 for parts, path, changes in some:
                     now = stand[parts] if parts in stand else history.state(parts)
-                    step = _step(path, changes, history, now, picked=_is_meant(path, also))
+                    step = _step(path, changes, history, now, picked=is_below(path, also))
                     steps += [step] if step is not None else []
     lost = tuple(one for one in steps if one.then.lost)
     found = tuple(_in_order(one for one in steps if not one.then.lost))

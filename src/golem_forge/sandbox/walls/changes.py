@@ -28,8 +28,15 @@ from golem_forge.core.regex import regex
 from golem_forge.sandbox.handles import Parts, call_libc, entry_stat
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.protected import GIT_FILE
-from golem_forge.sandbox.walls import listing
-from golem_forge.sandbox.walls.listing import DirectoryListing, EntryKind, ScanFinding, Stamp
+from golem_forge.sandbox.walls.directories import (
+    DirectoryListing,
+    EntryKind,
+    ScanFinding,
+    Stamp,
+    is_dead_socket,
+    stamp_at,
+    stamp_of,
+)
 
 CLOCK_OF_FILES: Final = 5
 """CLOCK_REALTIME_COARSE, from which Linux takes times of change: none lies before what it shows."""
@@ -322,7 +329,7 @@ class SocketTracker:
         start = self._next if self._next < len(self._found) else 0
         self._next = start + _MOST_PROBED
         for parts in self._found[start : start + _MOST_PROBED]:
-            if listing.is_dead_socket(os.path.join(self._host, *parts)):
+            if is_dead_socket(os.path.join(self._host, *parts)):
                 yield parts
 
     def drop_replaced_fifos(self) -> bool:
@@ -341,9 +348,9 @@ class SocketTracker:
         known = {one.parts for one in mark.findings} - mark.own_fifos
         new = [parts for parts in self._found if parts not in known and parts not in self.own_fifos]
         found = {parts: entry_stat(os.path.join(self._host, *parts)) for parts in new}
-        fifos = {parts: listing.stamp_of(one) for parts, one in found.items() if one and stat.S_ISFIFO(one.st_mode)}
+        fifos = {parts: stamp_of(one) for parts, one in found.items() if one and stat.S_ISFIFO(one.st_mode)}
         self.own_fifos |= fifos
         return bool(fifos)
 
     def _stamp(self, parts: Parts) -> Stamp:
-        return listing.stamp_at(os.path.join(self._host, *parts))
+        return stamp_at(os.path.join(self._host, *parts))

@@ -41,9 +41,9 @@ from golem_forge.sandbox.handles import ENTRY, Handle, Identity, Parts, identity
 from golem_forge.sandbox.process.monitor import process_stat
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls.changes import ScanMark
+from golem_forge.sandbox.walls.directories import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.layout import MaskedFile, Mount
 from golem_forge.sandbox.walls.leftovers import hidden_code, obeyed_leftovers, remove_bytecode
-from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import Job
 from golem_forge.sandbox.walls.planner import PlannedWalls, Planner
 from golem_forge.sandbox.walls.restrictions import ZoneRestrictions, is_below, may_move, restrictions

@@ -32,7 +32,7 @@ from golem_forge.sandbox.git.repository import git_directories, is_work_tree
 from golem_forge.sandbox.handles import CONTENT, DIRECTORY, LISTING, Handle, Parts, entry_stat, read_regular
 from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.target import shadows_another
-from golem_forge.sandbox.walls.listing import DEPTH
+from golem_forge.sandbox.walls.directories import DEPTH
 from golem_forge.sandbox.zones import Zone
 
 _MOST_PATHS: Final = 20

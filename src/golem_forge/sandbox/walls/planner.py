@@ -32,11 +32,11 @@ from golem_forge.sandbox.network.registries import person_mirrors
 from golem_forge.sandbox.protected import GIT_FILE, normal_name, own_code_notice
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import FileKind
-from golem_forge.sandbox.walls import layout, listing, model
+from golem_forge.sandbox.walls import directories, layout, model
 from golem_forge.sandbox.walls.bubblewrap import can_hide_mount_table, ripgrep_path
 from golem_forge.sandbox.walls.cache import cache_directory
+from golem_forge.sandbox.walls.directories import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.exits import NO_EXITS, Exits, find_exits
-from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import Job, PathRule, ShadowPlan
 from golem_forge.sandbox.walls.restrictions import (
     MOST_MASKS,
@@ -551,10 +551,10 @@ def loads_code(env: Mapping[str, str]) -> bool:
 def _why_unlisted(path: str) -> str:
     try:
         with os.scandir(path) as entries:
-            many = sum(1 for _ in islice(entries, listing.MOST_NAMES + 1)) > listing.MOST_NAMES
+            many = sum(1 for _ in islice(entries, directories.MOST_NAMES + 1)) > directories.MOST_NAMES
     except OSError as error:
         return f"it cannot be listed ({error.strerror})"
-    return f"it holds more than {listing.MOST_NAMES:,} names" if many else "names in it cannot be looked at"
+    return f"it holds more than {directories.MOST_NAMES:,} names" if many else "names in it cannot be looked at"
 
 
 def _read_only_in_git(git: ShadowPlan | None) -> Iterator[model.Restriction]:

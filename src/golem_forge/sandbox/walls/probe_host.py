@@ -68,7 +68,7 @@ async def _tried(given: dict[str, Any]) -> dict[str, Any]:
 
 def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
     """The very walls that calls get, of this level."""
-    from golem_forge.sandbox.walls.walls import Walls  # which itself asks for a probe
+    from golem_forge.sandbox.walls.walls import Walls, WallsHost  # which itself asks for a probe
 
     zones = [
         ZoneSpec(name="zone", path=root / "zone"),
@@ -78,7 +78,10 @@ def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
     settings = WallSettings(read=tuple(given["read"]), toolchains=False)
     report = ProbeReport(level=level)
     walls = Walls(
-        sandbox, settings, forge_home=root / "home", report=report, home=root / "person", bwrap=given["bwrap"]
+        sandbox,
+        settings,
+        forge_home=root / "home",
+        host=WallsHost(report=report, home=root / "person", bwrap=given["bwrap"]),
     )
 
     async def start(job: Job) -> Child:

@@ -29,8 +29,8 @@ from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.protected import GIT_FILE, in_dependencies, marks, own_code_in
 from golem_forge.sandbox.target import FileKind, kind_of, resolve_links
+from golem_forge.sandbox.walls.directories import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.layout import MaskedDirectory, MaskedFile, Mount, mounted_at
-from golem_forge.sandbox.walls.listing import EntryKind, ScanFinding
 from golem_forge.sandbox.walls.model import (
     PathRule,
     RefusalReason,

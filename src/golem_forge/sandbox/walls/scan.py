@@ -26,7 +26,7 @@ from golem_forge.sandbox.handles import LISTING, Handle, Identity, Parts, entry_
 from golem_forge.sandbox.protected import GIT_FILE
 from golem_forge.sandbox.walls import changes
 from golem_forge.sandbox.walls.changes import Inotify, ScanMark, ZoneChanges, changed_in, is_in_git_dir, open_inotify
-from golem_forge.sandbox.walls.listing import (
+from golem_forge.sandbox.walls.directories import (
     MOST_NAMES,
     DirectoryLister,
     DirectoryListing,

@@ -23,7 +23,7 @@ from golem_forge.config.sandbox_block import (
     WallSettings,
 )
 from golem_forge.core.calls import Leftover
-from golem_forge.core.lazy_dataclass import dataclass, replace
+from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor, StreamRedactor
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
@@ -166,6 +166,37 @@ class _FullStart:
         return (*self._planner.created_protected(self.planned), *removed)
 
 
+async def probe_without_saving(cache: Path) -> ProbeReport:
+    """Returns the cached test result, or tests without saving; for `Walls` that start nothing."""
+    return probe.cached_report(cache) or await probe.probe_with_retry(cache=None)
+
+
+async def _probe_and_save(cache: Path) -> ProbeReport:
+    return await probe.probe_with_retry(cache=cache)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WallsHost:
+    """The machine around the walls, and its person."""
+
+    environ: Mapping[str, str] = field(default_factory=person_environ)
+    home: Path = field(default_factory=Path.home)
+    bwrap: str = ""
+    """Empty: the system's."""
+    report: ProbeReport | None = None
+    """What is known of the machine already."""
+    tried: Callable[[Path], Awaitable[ProbeReport]] = _probe_and_save
+    """How the machine is tried otherwise. Takes the directory where the result may be kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoScope:
+    """For which session the changes of children are kept, and how much of them."""
+
+    session: str = ""
+    settings: UndoSettings = field(default_factory=UndoSettings)
+
+
 class Walls:
     def __init__(
         self,
@@ -175,32 +206,24 @@ class Walls:
         forge_home: Path,
         redactor: Redactor | None = None,
         rules: Callable[[], tuple[PathRule, ...]] = tuple,
-        report: ProbeReport | None = None,
-        environ: Mapping[str, str] | None = None,
-        home: Path | None = None,
-        bwrap: str = "",
+        host: WallsHost | None = None,
+        undo: UndoScope | None = None,
         wider: Walls | None = None,
-        tried: Callable[[Path], Awaitable[ProbeReport]] | None = None,
-        undo: UndoSettings | None = None,
-        session: str = "",
     ) -> None:
-        """`environ`, `home`: the person's own, if not those of this process; `bwrap`: another backend than the
-        system's; `wider`: see `narrowed`; `tried`: how the machine is tried, if not by a try whose result is kept in
-        the directory it is given."""
-        self._undo = undo or UndoSettings()
-        self._session = session
+        """`wider`: see `narrowed`."""
+        host = host or WallsHost()
+        self._host = host
+        self._undo = undo or UndoScope()
         self._histories: dict[str, ZoneHistory] = {}
         """Kept for the next question about coverage."""
-        self._tried = tried or _probe_and_save
         self._wider = wider
         self.sandbox = sandbox
         self._settings = settings or WallSettings()
         self._redactor = redactor
-        self._report = report
+        self._report = host.report
         self._probing: asyncio.Lock | None = None
         self._listeners: list[Callable[[ProbeReport], None]] = []
         self._unread: list[Callable[[Aftermath], None]] = []
-        self._bwrap = bwrap
         self._backend: bubblewrap.Backend | None = None
         self._output: tuple[int, Redactor] | None = None
         self._forge_home = forge_home
@@ -211,8 +234,8 @@ class Walls:
             self._settings,
             forge_home=forge_home,
             rules=rules,
-            environ=person_environ() if environ is None else environ,
-            home=home or Path.home(),
+            environ=host.environ,
+            home=host.home,
             wider=wider._planner if wider else None,
         )
         cache = cache_directory(self._planner.environ, self._planner.home)
@@ -234,12 +257,9 @@ class Walls:
             forge_home=self._forge_home,
             redactor=self._redactor,
             rules=self._planner.rules,
-            environ=self._planner.environ,
-            home=self._planner.home,
-            bwrap=self._bwrap,
-            wider=self,
+            host=replace(self._host, report=None),
             undo=self._undo,
-            session=self._session,
+            wider=self,
         )
 
     async def report(self) -> ProbeReport:
@@ -250,7 +270,7 @@ class Walls:
         if self._report is None:
             self._probing = self._probing or asyncio.Lock()
             async with self._probing:
-                self._report = self._report or await self._tried(self._forge_home / "cache")
+                self._report = self._report or await self._host.tried(self._forge_home / "cache")
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(self._report)
@@ -439,10 +459,11 @@ class Walls:
         from golem_forge.sandbox.undo.zone_history import zone_history  # loads SQLite
 
         zones = [zone for zone in self._planner.zones if self._planner.is_writable(zone, Job(argv=()))]
+        home, undo = self._forge_home, self._undo
 
         def look() -> Coverage:
-            known = self._histories = {zone.name: zone_history(zone, self._forge_home, self._undo) for zone in zones}
-            return Coverage({zone.name: known[zone.name].coverage(self._session).below(zone.subpath) for zone in zones})
+            known = self._histories = {zone.name: zone_history(zone, home, undo.settings) for zone in zones}
+            return Coverage({zone.name: known[zone.name].coverage(undo.session).below(zone.subpath) for zone in zones})
 
         return await asyncio.to_thread(look)
 
@@ -604,7 +625,7 @@ class Walls:
 
     def _found_backend(self) -> bubblewrap.Backend:
         if self._backend is None:
-            path = self._bwrap or bubblewrap.find_bwrap()
+            path = self._host.bwrap or bubblewrap.find_bwrap()
             if path is None:
                 raise walls_unavailable("bubblewrap (bwrap) is not installed", "Install the package bubblewrap.")
             self._backend = bubblewrap.bwrap_backend(path)
@@ -627,15 +648,6 @@ def _network(job: Job) -> Network:
     if job.shares_network:
         return Network.SHARED
     return Network.OWN if job.loopback is None else Network.JOINED
-
-
-async def probe_without_saving(cache: Path) -> ProbeReport:
-    """Returns the cached test result, or tests without saving; for `Walls` that start nothing."""
-    return probe.cached_report(cache) or await probe.probe_with_retry(cache=None)
-
-
-async def _probe_and_save(cache: Path) -> ProbeReport:
-    return await probe.probe_with_retry(cache=cache)
 
 
 _WINDOW: Final = 256 * 1024

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.handles import DIRECTORY, LISTING, Parts
 from golem_forge.sandbox.protected import GIT_FILE, normal_name
-from golem_forge.sandbox.walls.listing import EntryKind
+from golem_forge.sandbox.walls.directories import EntryKind
 from golem_forge.sandbox.walls.scan import ZoneScan
 from golem_forge.sandbox.zones import HEAD, HOOKS, PlaceholderNotes, Zone
 from golem_forge.storage.home import try_lock

@@ -68,7 +68,7 @@ from golem_forge.toolsets.exec.result import (
 )
 from golem_forge.toolsets.exec.sessions import CommandSpec, ExecSessions
 from golem_forge.toolsets.exec.shell import ASK_FOR_ALL, ShellSettings, evaluate_shell_rules, split_words
-from golem_forge.toolsets.git.signing import CommandSigning, SigningServer
+from golem_forge.toolsets.git.signer import CommandSigning, SigningServer
 
 if TYPE_CHECKING:
     from golem_forge.sandbox.network.credentials import CredentialUse

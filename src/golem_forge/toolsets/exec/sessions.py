@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from golem_forge.config.sandbox_block import HostCredential
     from golem_forge.sandbox.process.child import Child
     from golem_forge.sandbox.walls.walls import WalledChild
-    from golem_forge.toolsets.git.signing import CommandSigning
+    from golem_forge.toolsets.git.signer import CommandSigning
 
 MAX_RUNNING: Final = 64
 MAX_ENDED: Final = 64

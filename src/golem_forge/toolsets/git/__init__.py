@@ -134,7 +134,7 @@ def git_sign_tool() -> Tool:
 
 
 async def _plan_sign(args: dict[str, Any], ctx: ToolContext) -> Plan:
-    from golem_forge.toolsets.git.signing import plan_sign
+    from golem_forge.toolsets.git.signer import plan_sign
 
     return await plan_sign(args, ctx)
 

@@ -103,7 +103,7 @@ async def plan_push(
     try:
         if call.address.is_local:
             return await call.plan_local(words, args["refspecs"])
-        found = await run_in_thread(partial(_preview, call, args))
+        found = await run_in_thread(_preview, call, args)
     except BaseException:
         call.host.close()
         raise

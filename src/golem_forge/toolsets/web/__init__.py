@@ -50,6 +50,8 @@ from golem_forge.toolsets.web.http_client import (
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from golem_forge.events.redaction import Redactor
     from golem_forge.sandbox.network.connection import Lookup
     from golem_forge.sandbox.network.loopback import SessionLoopback
@@ -195,7 +197,7 @@ async def _run(
                 page = {"url": address.url, "status": fetched.status, "type": "", "chars": 0, "start": 0, "end": 0}
                 value = {"kind": "web.page", **page, "text": "", "redirect": fetched.url}
                 return ToolResult(value=value, text=text)
-            kind, shown = await run_in_thread(partial(_decode_page_text, fetched, raw, ctx.redactor))
+            kind, shown = await run_in_thread(_decode_page_text, fetched, raw, ctx.redactor)
     except TimeoutError:
         text = f"{address.url} took more than {seconds:g} s; nothing of it was kept."
         raise ForgeError(text, status=Status.TIMEOUT, code="TIMEOUT") from None
@@ -311,31 +313,41 @@ def check_address(address: WebAddress, permission: HostPermission) -> None:
 async def fetch(address: WebAddress, host_rule: HostRule, wants: Callable[[str], bool], lookup: Lookup) -> FetchResult:
     """`wants(content type)`: whether the body is worth reading."""
     addresses = await _resolve_host(address, lookup)
-    for _ in range(MAX_REDIRECTS + 1):
+
+    def get(address: WebAddress) -> AbstractAsyncContextManager[HttpResponse]:
         _check_addresses(address, host_rule, addresses)
-        async with http_get(address, addresses) as answer:
-            location = answer.headers.get("location") if answer.status in _REDIRECTS else None
-            if not location:
-                return await _read_response(address, answer, wants)
-        following = _redirect_target(address, location)
-        if not _is_same_origin(address, following, host_rule):
-            return OffsiteRedirect(following.url, answer.status)
-        address = following
-    raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")
+        return http_get(address, addresses)
+
+    return await _follow(address, get, lambda one, other: _is_same_origin(one, other, host_rule), wants)
 
 
 async def fetch_inside(address: WebAddress, loopback: SessionLoopback, wants: Callable[[str], bool]) -> FetchResult:
     """Fetches from a server in the session's loopback. A redirect to another port or host is returned, not followed."""
-    port, name = address.port, address.host
+
+    def get(address: WebAddress) -> AbstractAsyncContextManager[HttpResponse]:
+        port, name = address.port, address.host
+        return http_get(address, (), lambda tls, limit: loopback.connect(port, tls=tls, name=name, limit=limit))
+
+    def stays(one: WebAddress, other: WebAddress) -> bool:
+        return (one.scheme, one.host, one.port) == (other.scheme, other.host, other.port)
+
+    return await _follow(address, get, stays, wants)
+
+
+async def _follow(
+    address: WebAddress,
+    get: Callable[[WebAddress], AbstractAsyncContextManager[HttpResponse]],
+    stays: Callable[[WebAddress, WebAddress], bool],
+    wants: Callable[[str], bool],
+) -> FetchResult:
+    """Follows redirects as long as they stay at one place; another place is returned."""
     for _ in range(MAX_REDIRECTS + 1):
-        async with http_get(
-            address, (), lambda tls, limit: loopback.connect(port, tls=tls, name=name, limit=limit)
-        ) as answer:
+        async with get(address) as answer:
             location = answer.headers.get("location") if answer.status in _REDIRECTS else None
             if not location:
                 return await _read_response(address, answer, wants)
         following = _redirect_target(address, location)
-        if (following.scheme, following.host, following.port) != (address.scheme, address.host, address.port):
+        if not stays(address, following):
             return OffsiteRedirect(following.url, answer.status)
         address = following
     raise ToolFailed(f"More than {MAX_REDIRECTS} redirects; the last one leads to {address.url}")

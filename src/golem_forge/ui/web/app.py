@@ -35,6 +35,7 @@ from golem_forge.core.text import escape_control_chars
 from golem_forge.net import server
 from golem_forge.net.guard import AllowedHosts, ASGIApp, RateLimit, bind_socket
 from golem_forge.net.server import QuietConfig, QuietServer
+from golem_forge.ui.web.api import ApiProblem
 from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation
 from golem_forge.ui.web.listen import LINK, STATUS, ControlSocket, ListenAddress, check_address
@@ -55,7 +56,6 @@ from golem_forge.ui.web.security import HEADERS, LoginStore, RequestGuard
 from golem_forge.ui.web.session_registry import SessionRegistry
 from golem_forge.ui.web.stream.socket import serve_socket
 from golem_forge.ui.web.stream.watched_session import LiveSession
-from golem_forge.ui.web.wire import ApiProblem
 
 MAX_CONNECTIONS: Final = 256
 """A quarter of the files that a process may usually have open."""

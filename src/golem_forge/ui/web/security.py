@@ -47,9 +47,9 @@ from golem_forge.net.guard import (
     secret_hash,
     send_in_time,
 )
+from golem_forge.ui.web.api import ApiProblem, ApiRefusal
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES
 from golem_forge.ui.web.sdk import BaseRoute, JSONResponse, Match, Request, Response, WebSocketDisconnect
-from golem_forge.ui.web.wire import ApiProblem, ApiRefusal
 
 LOGIN: Final = ("POST", "/api/login")
 _SINGLE_HEADERS: Final = (b"cookie", b"content-type", b"content-length", b"sec-fetch-site", b"sec-fetch-mode")

@@ -26,8 +26,8 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.events.bus import describe_failure
 from golem_forge.events.journal_files import journal_path
 from golem_forge.storage.home import ForgeHome
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, WatchedSession
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_FOLLOWED: Final = 32
 _CANNOT_START: Final = "This page belongs to one session; `forge web` serves a page that starts and resumes others."

@@ -55,6 +55,7 @@ from golem_forge.team.session_table import no_session
 from golem_forge.team.session_workspace import workspace_facts
 from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.listen import make_directory
 from golem_forge.ui.web.sdk import WebSocket
 from golem_forge.ui.web.security import COOKIE_SECONDS, GuardRefusal, LoginStore, RequestGuard
@@ -62,7 +63,6 @@ from golem_forge.ui.web.session_registry import SessionRegistry, StartRequest
 from golem_forge.ui.web.stream.socket import serve_socket
 from golem_forge.ui.web.stream.stored_session import PERSON, TeamSession
 from golem_forge.ui.web.stream.watched_session import WatchedSession
-from golem_forge.ui.web.wire import ApiRefusal
 
 PAGE_DOOR: Final = "page"
 API_DOOR: Final = "api"

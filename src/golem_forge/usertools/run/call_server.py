@@ -442,7 +442,9 @@ def _error_line(status: Status, why: str) -> str:
 
 CLIENT_DIR: Final = "/forge/bin"
 _COMMAND: Final = "forge"
-_LIBRARIES: Final = ("forge_tool.py", "forge_tools.py", "tools.py")
+_LIBRARIES: Final = ("forge_tool.py", "forge_tools.py")
+_OTHER_NAME: Final = b"import sys\n\nimport forge_tools\n\nsys.modules[__name__] = forge_tools\n"
+"""`tools` is another name of `forge_tools`."""
 
 
 def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
@@ -458,6 +460,7 @@ def client_folder(home: ForgeHome) -> tuple[HostDirectory, ...]:
     files = {
         _COMMAND: header.encode() + (source / "forge_command.py").read_bytes(),
         **{name: (source / name).read_bytes() for name in _LIBRARIES},
+        "tools.py": _OTHER_NAME,
     }
     return (HostDirectory(os.path.realpath(_write_client(home, files)), CLIENT_DIR), *further)
 

@@ -22,11 +22,11 @@ from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.events.bus import EventBus
 from golem_forge.events.journal_records import events_after
 from golem_forge.ui.web import security
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.stream import socket
 from golem_forge.ui.web.stream import watched_session as page_queue
 from golem_forge.ui.web.stream.watched_session import Audience
 from golem_forge.ui.web.views import Frame
-from golem_forge.ui.web.wire import ApiRefusal
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from tests.ui.card_data import card_data
 
 from golem_forge.events.bus import EventBus
 from golem_forge.toolsets.file_access import unified_diff
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.stream.socket import ACTIONS, take_action
 from golem_forge.ui.web.stream.watched_session import FollowedSession, LiveSession, diff_for
-from golem_forge.ui.web.wire import ApiRefusal
 
 CARD = card_data(choices=[{"id": "session", "label": "x", "scope": "session"}])
 

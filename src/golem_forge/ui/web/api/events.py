@@ -20,14 +20,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field
 
 from golem_forge.agent.session_changes import (
-    ChangeSelection,
     change_json,
     read_changes,
-    select_call,
-    select_paths,
-    select_turn,
+    select,
 )
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
@@ -39,13 +36,13 @@ from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.sandbox.undo.restore import NothingToUndo, UndoPreview, change_diff, preview
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.toolsets.output import blocks_of, find_position, render_page
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.api.operation import MAX_BODY_BYTES, ApiCall, RequestedSession, operation, read_body
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import TOO_MUCH_AT_ONCE
 from golem_forge.ui.web.stream.history import PAGE_EVENTS
 from golem_forge.ui.web.stream.socket import MAX_ACTION_ID, act_on
 from golem_forge.ui.web.views import shown_members
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _EventNumber = Annotated[int, Field(ge=0, le=(1 << 53) - 1)]
 _NO_EVENT: Final = "This session has no event of that number."
@@ -485,15 +482,7 @@ async def preview_undo(call: ApiCall, subject: RequestedSession, query: UndoQuer
     sandbox = runtime.path.sandbox or Sandbox(has_block=False)
 
     def look() -> UndoPreview:
-        return preview(
-            home,
-            sandbox,
-            session,
-            turn=selected.turn,
-            call=selected.call,
-            paths=selected.paths,
-            redo=query.redo,
-        )
+        return preview(home, sandbox, session, selected, redo=query.redo)
 
     try:
         found = await run_in_thread(look)
@@ -519,12 +508,6 @@ async def _changes(call: ApiCall, subject: RequestedSession) -> tuple[ChangeSet,
 def _selected(every: tuple[ChangeSet, ...], query: Any) -> ChangeSelection:
     """Refused (422) where there is no such thing."""
     try:
-        selected = ChangeSelection()
-        if query.turn is not None:
-            selected = select_turn(every, query.turn)
-        elif query.call:
-            selected = select_call(every, query.call)
-        paths = select_paths(selected.of(every), [query.path]).paths if query.path else ()
+        return select(every, turn=query.turn, call=query.call, paths=[query.path] if query.path else [])
     except ForgeError as error:
         raise ApiRefusal(422, error.message) from None
-    return ChangeSelection(turn=selected.turn, call=selected.call, paths=paths)

@@ -24,12 +24,11 @@ from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.regex import regex
 from golem_forge.events.model import REGISTRY, EventData
 from golem_forge.events.serialization import encode_json
-from golem_forge.ui.web.api import events, servers, sessions, settings, tools, user_tools
+from golem_forge.ui.web.api import ApiModel, ApiProblem, events, servers, sessions, settings, tools, user_tools
 from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.security import LOGIN, cookie_name
 from golem_forge.ui.web.stream.watched_session import SessionStatus
-from golem_forge.ui.web.wire import ApiModel, ApiProblem
 
 _PART: Final = regex(r"\{([A-Za-z_]+)\}")
 _ABOUT: Final = (

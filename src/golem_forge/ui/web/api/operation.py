@@ -33,9 +33,9 @@ from golem_forge.events.index import SessionIndex
 from golem_forge.events.redaction import Redactor
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.sdk import JSONResponse, Request, Response, Route
 from golem_forge.ui.web.session_registry import SessionRegistry
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 MAX_BODY_BYTES: Final = 1 << 20

@@ -27,8 +27,8 @@ from golem_forge.mcp.client.pool import Pool
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.client.tool_list import awaiting_approval, definition_to_approve, is_awaiting_approval
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.api.operation import RequestedSession, operation
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_WAIT_S: Final = 20
 """Then it is shown as it is: connecting."""

@@ -42,13 +42,13 @@ from golem_forge.events.index import SessionIndex, SessionSummary
 from golem_forge.events.journal_files import SessionNotFound, is_locked, journal_path, sessions_dir
 from golem_forge.storage.home import ForgeHome
 from golem_forge.tools.threads import run_in_thread
-from golem_forge.toolsets.exec import port_rows
+from golem_forge.toolsets.exec.ports import port_rows
 from golem_forge.toolsets.search.grep_files import zone_files
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation, redacted_json
 from golem_forge.ui.web.sdk import Response
 from golem_forge.ui.web.session_registry import StartRequest
 from golem_forge.ui.web.stream.watched_session import LiveSession, SessionStatus
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _MAX_CODE: Final = 200
 _BAD_CODE: Final = "This link does not work any more: it was used, or it is older than five minutes."

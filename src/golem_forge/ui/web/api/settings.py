@@ -41,9 +41,9 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import display_path
 from golem_forge.policy.rules.book import rule_usage
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ActionResult, ApiModel, ApiRefusal
 from golem_forge.ui.web.api.operation import ApiCall, RequestedSession, operation
 from golem_forge.ui.web.stream.watched_session import UI_NAME, SessionStatus
-from golem_forge.ui.web.wire import ActionResult, ApiModel, ApiRefusal
 
 _BUDGET_UNITS: Final = {
     "max_cost_usd": "USD",

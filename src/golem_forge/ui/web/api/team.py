@@ -29,6 +29,7 @@ from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.session_workspace import read_changes
 from golem_forge.team.workspace import WorkspaceError
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ApiModel, ApiRefusal
 from golem_forge.ui.web.api import events as page_events
 from golem_forge.ui.web.api import sessions as page_sessions
 from golem_forge.ui.web.api.events import Action, Envelope, Inbox, InboxRow, OutputPage, OutputQuery, WholeEvent
@@ -44,7 +45,6 @@ from golem_forge.ui.web.sign_in import BEGIN, CALLBACK, SignIn
 from golem_forge.ui.web.stream.stored_session import TeamSession
 from golem_forge.ui.web.team import PAGE_DOOR, TeamGuard, TeamRegistry, serve_team_socket, token_seconds
 from golem_forge.ui.web.views import shown_members
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 
 _WRONG_TOKEN: Final = "This token is not valid (any more). Ask an admin of the team for another one."
 _MAX_ROWS: Final = 1000

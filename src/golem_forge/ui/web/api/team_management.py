@@ -17,9 +17,9 @@ from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role
 from golem_forge.team.project_secrets import MAX_SEALED
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ApiModel
 from golem_forge.ui.web.api.operation import ApiCall, Operation, operation
 from golem_forge.ui.web.stream.stored_session import PERSON
-from golem_forge.ui.web.wire import ApiModel
 
 _T = TypeVar("_T")
 ShortText = Annotated[str, Field(max_length=1000)]

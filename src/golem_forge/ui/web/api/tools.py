@@ -24,10 +24,9 @@ from golem_forge.tools.catalog import Catalog, DefinitionFormat, tool_definition
 from golem_forge.tools.forms import derive_fields
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Tool
-from golem_forge.ui.web.api import user_tools
+from golem_forge.ui.web.api import ApiModel, ApiRefusal, user_tools
 from golem_forge.ui.web.api.operation import RequestedSession, operation, redacted_json
 from golem_forge.ui.web.api.servers import ServerModel, configured_servers, describe_servers, servers_of_runtime
-from golem_forge.ui.web.wire import ApiModel, ApiRefusal
 from golem_forge.usertools import overview
 from golem_forge.usertools.catalog_sync import user_tool
 from golem_forge.usertools.diagnostics import Diagnostic

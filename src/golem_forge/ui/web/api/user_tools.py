@@ -23,8 +23,8 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.text import escape_control_chars
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ActionResult, ApiModel, ApiRefusal
 from golem_forge.ui.web.api.operation import RequestedSession, operation
-from golem_forge.ui.web.wire import ActionResult, ApiModel, ApiRefusal
 from golem_forge.usertools import trust
 from golem_forge.usertools.diagnostics import Diagnostic
 from golem_forge.usertools.folder import FolderFiles, ToolEntry

@@ -24,6 +24,7 @@ from golem_forge.events.model import REGISTRY
 from golem_forge.events.serialization import Event, decode_json
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import field_errors
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.sdk import WebSocket, WebSocketDisconnect
 from golem_forge.ui.web.security import TOO_MANY, TOO_MUCH_AT_ONCE, ActionLimit
 from golem_forge.ui.web.stream.history import HistoryPage
@@ -48,7 +49,6 @@ from golem_forge.ui.web.views import (
     hello_text,
     shown_text,
 )
-from golem_forge.ui.web.wire import ApiRefusal
 
 _SEND_LIMIT_S: Final = 10.0
 _CLOSE_LIMIT_S: Final = 1.0

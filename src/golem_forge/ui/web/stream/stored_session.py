@@ -32,8 +32,8 @@ from golem_forge.team.question_table import has_secret
 from golem_forge.team.rows import ENDED, OPEN, QuestionRow
 from golem_forge.team.store import Store
 from golem_forge.tools.threads import run_in_thread
+from golem_forge.ui.web.api import ApiRefusal
 from golem_forge.ui.web.stream.watched_session import FollowedSession, SessionStatus, diff_for
-from golem_forge.ui.web.wire import ApiRefusal
 
 PERSON: Final = "forge.person"
 """Key in the scope of a request: the store with the rights of the person behind it."""

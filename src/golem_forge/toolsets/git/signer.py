@@ -240,7 +240,7 @@ class SigningServer:
     async def personal(self, repository: Repository) -> dict[str, str]:
         """What the user has set for all repositories, as it holds for this one; asked for once."""
         if repository.git_dir not in self._personal:
-            found = await run_in_thread(partial(personal_config, repository.git_dir, person_environ()))
+            found = await run_in_thread(personal_config, repository.git_dir, person_environ())
             self._personal[repository.git_dir] = found
         return self._personal[repository.git_dir]
 
@@ -377,7 +377,7 @@ async def plan_sign(args: dict[str, Any], ctx: ToolContext) -> Plan:
             f"it has {len(text):,} characters, more than a card shows ({_MOST_SHOWN:,}): shorten its message"
         )
     with refusals():
-        meant = await run_in_thread(partial(_checked, data, repositories, personal, environment, server.signed))
+        meant = await run_in_thread(_checked, data, repositories, personal, environment, server.signed)
     return Plan(
         run=partial(_run, data, settings, environment, server, ctx),
         effects=(Effect(verb=Verb.EXEC, target=f"sign {meant.kind} {shorten(meant.title, 100)}", grant=_GRANT),),

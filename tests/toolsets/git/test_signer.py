@@ -22,7 +22,7 @@ from golem_forge.sandbox.git.remotes import RemoteRefused
 from golem_forge.tools.factory import ToolsetContext
 from golem_forge.toolsets.exec import ExecToolset
 from golem_forge.toolsets.git import git_sign_tool
-from golem_forge.toolsets.git.signing import Identity, read_signable
+from golem_forge.toolsets.git.signer import Identity, read_signable
 
 
 @dataclass
