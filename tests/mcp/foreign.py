@@ -1,7 +1,7 @@
 """Servers and clients of others, as scripts/foreign_programs.py installed them: `argv` of each, and an environment
 whose PATH leads to them, inside walls as well.
 
-    walls = Walls(sandbox, environ=foreign.environ(), …)
+    walls = Walls(sandbox, host=WallsHost(environ=foreign.environ()), …)
     command, *args = foreign.everything()
 
 Outside CI a test that needs one skips with the reason when it is not there; in CI it fails.
