@@ -134,7 +134,7 @@ class Team:
 
     def close(self) -> None:
         self.server.terminate()
-        assert self.server.wait(20) == 0
+        assert self.server.wait(PATIENCE) == 0
         self.program.close()
 
 
