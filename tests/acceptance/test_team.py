@@ -888,10 +888,10 @@ ACTED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "command": (DO, {"requestId": "x", "text": "/help"}),
     "manualToolInvoke": (DO, {"toolName": "list_files", "args": {}}),
     "formResponse": (DO, {"requestId": "QUESTION", "action": "decline"}),
-    "interrupt": (DO, {}),
     "approvalResponse": (DO, {"requestId": "QUESTION", "approved": False}),
+    "interrupt": (DO, {}),
 }
-"""By action of a socket: who may, and its data."""
+"""By action of a socket: who may, and its data. After the last of them there may be nothing left to answer."""
 
 
 def test_every_action_of_a_socket_asks_for_the_role_that_it_needs(team: Team) -> None:

@@ -97,7 +97,7 @@ def _run_in_process(words: list[str]) -> int:
     try:
         return _run_command(words)
     finally:
-        if before is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        if before not in (None, signal.SIG_IGN) and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             signal.signal(signal.SIGINT, before)
 
 
