@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import tempfile
 import time
 from typing import Any
 
@@ -45,6 +46,9 @@ def forget_environment() -> None:
         if name not in _KEPT and not name.startswith(_KEPT_FAMILIES):
             del os.environ[name]
     os.environ.update(_SET)
+    if os.geteuid() == 0:  # tests of root become other accounts too, which may not get into a directory of root's
+        os.environ.pop("TMPDIR", None)
+        tempfile.tempdir = None
     time.tzset()
     os.umask(_UMASK)
 

@@ -47,10 +47,8 @@ class PostgresServer:
         assert where is not None
         self._programs = where
         self._account: dict[str, Any] = {}
-        is_root = os.geteuid() == 0
-        # Under another account, which does not get into a TMPDIR that is root's alone.
-        self.place = Path(tempfile.mkdtemp(prefix="forge-pg-", dir="/tmp" if is_root else None))
-        if is_root:
+        self.place = Path(tempfile.mkdtemp(prefix="forge-pg-"))
+        if os.geteuid() == 0:
             account = _somebody()
             os.chown(self.place, account.pw_uid, account.pw_gid)
             self._account = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
