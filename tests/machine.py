@@ -19,7 +19,9 @@ _KEPT = {
 }
 _KEPT_FAMILIES = ("PYTEST_", "PYTHON", "COV", "PIP_", "UV_", "PLAYWRIGHT_")
 """Of the run itself, and of what installs packages."""
-_SET = {"LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm-256color", "GIT_CONFIG_NOSYSTEM": "1"}
+GIT_CONFIG = "GIT_CONFIG_GLOBAL"
+"""What stands in the person's own HOME counts for nobody; that of a test does, which takes this away."""
+_SET = {"LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm-256color", "GIT_CONFIG_NOSYSTEM": "1", GIT_CONFIG: os.devnull}
 _UMASK = 0o022
 
 
