@@ -67,6 +67,12 @@ def _heed_signals() -> None:
             signal.signal(number, heeded)
 
 
+def pytest_runtest_teardown() -> None:
+    """A command ignores interrupts once it has its exit code. So does a test that calls the function of one, and the
+    next test must not be the one that notices."""
+    _heed_signals()
+
+
 _MARKED = {
     "walls": (
         *("sandbox/walls", "sandbox/git", "sandbox/process", "sandbox/network", "toolsets/exec", "agent/modules"),
@@ -129,6 +135,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     home.mkdir(mode=0o700, parents=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("FORGE_HOME", str(home / ".forge"))
+    monkeypatch.delenv(machine.GIT_CONFIG, raising=False)
     return home
 
 

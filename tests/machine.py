@@ -1,7 +1,7 @@
 """What the machine of a test run has besides is not seen: its model servers, its environment, its agents' sockets.
 
 A person who runs the tests may have a key in the environment, a model server on port 8080, an agent that signs for
-them. Whoever needs one of these in a test puts it there.
+them, a language, a time zone and a umask of their own. Whoever needs one of these in a test puts it there.
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import tempfile
+import time
 from typing import Any
 
 _KEPT = {
-    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR", "PWD", "CI"),
+    *("PATH", "HOME", "TMPDIR", "PWD", "CI"),
     *("FORGE_UPDATE_PINNED", "FORGE_PICTURES", "SSL_CERT_FILE", "SSL_CERT_DIR", "LD_LIBRARY_PATH"),
 }
-_KEPT_FAMILIES = ("LC_", "PYTEST_", "PYTHON", "COV", "PIP_", "UV_", "PLAYWRIGHT_")
+_KEPT_FAMILIES = ("PYTEST_", "PYTHON", "COV", "PIP_", "UV_", "PLAYWRIGHT_")
 """Of the run itself, and of what installs packages."""
+GIT_CONFIG = "GIT_CONFIG_GLOBAL"
+"""What stands in the person's own HOME counts for nobody; that of a test does, which takes this away."""
+_SET = {"LANG": "C.UTF-8", "TZ": "UTC", "TERM": "xterm-256color", "GIT_CONFIG_NOSYSTEM": "1", GIT_CONFIG: os.devnull}
+_UMASK = 0o022
 
 
 NEW_DIRECTORY = "FORGE_TEST_NEW_DIRECTORY"
@@ -37,10 +43,16 @@ def answer_for_directories() -> None:
 
 
 def forget_environment() -> None:
-    """From now on, in this process and in those it starts."""
+    """From now on, in this process and those it starts. Language, time zone and umask are the same everywhere too."""
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(_KEPT_FAMILIES):
             del os.environ[name]
+    os.environ.update(_SET)
+    if os.geteuid() == 0:  # tests of root become other accounts too, which may not get into a directory of root's
+        os.environ.pop("TMPDIR", None)
+        tempfile.tempdir = None
+    time.tzset()
+    os.umask(_UMASK)
 
 
 def forget_model_servers() -> None:

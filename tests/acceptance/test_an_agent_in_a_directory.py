@@ -267,7 +267,7 @@ async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
     fetch = (
         "import sys, urllib.request as u\n"
         "for url in sys.argv[1:]:\n"
-        "    try: print(u.urlopen(url, timeout=20).read().decode())\n"
+        f"    try: print(u.urlopen(url, timeout={PATIENCE}).read().decode())\n"
         "    except Exception as e: print(getattr(e, 'code', type(e).__name__))\n"
         "sys.exit(3)\n"
     )

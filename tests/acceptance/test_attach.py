@@ -122,11 +122,11 @@ turns:
     chunks: 20
     until: go-on
 """
-PATIENT = """\
+PATIENT = f"""\
 import time, urllib.error, urllib.request as r, sys
 while True:
     try:
-        print(r.urlopen(sys.argv[1], timeout=20).read().decode())
+        print(r.urlopen(sys.argv[1], timeout={PATIENCE}).read().decode())
         break
     except urllib.error.URLError:
         time.sleep(0.05)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.acceptance.mcp_bench import Forms, McpBench, offered, pool_of, settled
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG, ever_longer, within
 from tests.mcp import foreign
 from tests.mcp.loop_time import LoopTime
 from tests.mcp.pools import until
@@ -43,35 +43,48 @@ def begin(bench: McpBench, **servers: Mapping[str, Any]) -> None:
 
 async def test_case_14_progress_keeps_a_call_alive_and_silence_ends_it(mcp_bench: McpBench) -> None:
     """Longer than `idle_timeout` with progress: success, and it is shown. Without: `timeout` naming the idle limit.
-    `total_timeout` ends it whatever it says. (Seconds as 20, 5 and 8 in the case: 2.5, 2 and 2 here; whoever is cut off
-    would have taken a minute.)"""
+    `total_timeout` ends it whatever it says. (Seconds as 20, 5 and 8 in the case: 2.5, 2 and 2 here, and more where a
+    busy machine holds up the server for that long; whoever is cut off would have taken a minute.)"""
+    for seconds in ever_longer(2):
+        if await _kept_its_times(mcp_bench, seconds):
+            return
+    raise AssertionError("with progress it was ended all the same")
+
+
+async def _kept_its_times(mcp_bench: McpBench, seconds: float) -> bool:
+    """False: the machine stood still for longer than `seconds`, so there was no progress either."""
     trusted = {"trust": "trusted"}  # its readers run side by side
     begin(
         mcp_bench,
-        patient=everything(mcp_bench, idle_timeout=2, **trusted),
-        hurried=everything(mcp_bench, total_timeout=2, **trusted),
+        patient=everything(mcp_bench, idle_timeout=seconds, **trusted),
+        hurried=everything(mcp_bench, total_timeout=seconds, **trusted),
     )
     calls = [
-        ToolCall(f"patient__{SLOW}", {"duration": 2.5, "steps": 16}),
-        ToolCall(f"patient__{SLOW}", {"duration": LONG, "steps": 1}),
-        ToolCall(f"hurried__{SLOW}", {"duration": LONG, "steps": 240}),
+        ToolCall(f"patient__{SLOW}", {"duration": 1.25 * seconds, "steps": 16}),
+        ToolCall(f"patient__{SLOW}", {"duration": 2 * LONG, "steps": 1}),
+        ToolCall(f"hurried__{SLOW}", {"duration": 2 * LONG, "steps": 480}),
     ]
     progress: list[Any] = []
     async with mcp_bench.session() as session:
         await settled(session)
         session.bus.on("toolProgress", lambda event: progress.append(event.data))
-        with within(2.5):
+        with within(1.25 * seconds):
             kept_busy, silent, too_long = await session.batch(calls, mode="parallel")
+        if kept_busy.status == "timeout":
+            return False
         shown = [(told.progress, told.total) for told in progress if told.tool_call_id == calls[0].id]
         assert kept_busy.ok and "completed" in kept_busy.text, kept_busy.error
         assert shown == [(step, 16) for step in range(1, 17)]
-        assert (silent.status, silent.error) == ("timeout", "no progress from patient for 2 seconds")
-        assert silent.duration_ms > 1900
-        assert (too_long.status, too_long.error) == ("timeout", "hurried did not finish within 2 seconds")
-        assert too_long.duration_ms > 1900
+        assert (silent.status, silent.error) == ("timeout", f"no progress from patient for {seconds} seconds")
+        assert silent.duration_ms > 950 * seconds
+        assert (too_long.status, too_long.error) == ("timeout", f"hurried did not finish within {seconds} seconds")
+        assert too_long.duration_ms > 950 * seconds
         assert any(told.tool_call_id == calls[2].id for told in progress), "it was not silent"
-        for server in ("patient", "hurried"):
-            assert (await session.call(f"{server}__echo", {"message": "still"})).text == "Echo: still"
+        afterwards = [await session.call(f"{server}__echo", {"message": "still"}) for server in ("patient", "hurried")]
+        if "timeout" in [outcome.status for outcome in afterwards]:
+            return False
+        assert [outcome.text for outcome in afterwards] == ["Echo: still"] * 2
+    return True
 
 
 async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(

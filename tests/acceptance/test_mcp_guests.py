@@ -44,12 +44,12 @@ _PATIENCE = """
 two, first_is_done = threading.Barrier(2), threading.Event()
 
 def one_after_another(params, ident):
-    if two.wait(30) == 0:
+    if two.wait(90) == 0:
         try:
             return call(params, ident)
         finally:
             first_is_done.set()
-    first_is_done.wait(30)
+    first_is_done.wait(90)
     first_is_done.clear()
     return call(params, ident)
 """

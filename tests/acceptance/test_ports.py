@@ -49,7 +49,7 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Page)
 print("listening", flush=True)
 server.serve_forever()
 """
-CLIENT = "import urllib.request as r, sys; print(r.urlopen(sys.argv[1], timeout=20).read().decode())"
+CLIENT = f"import urllib.request as r, sys; print(r.urlopen(sys.argv[1], timeout={PATIENCE}).read().decode())"
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ async def test_a_program_of_run_code_has_a_loopback_of_its_own(session: Any) -> 
 async def test_nobody_on_the_host_reaches_it(session: Any) -> None:
     port = free_port()
     await serve(session, port)
-    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=20):
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
         pass
 
 
@@ -208,9 +208,9 @@ async def service() -> AsyncIterator[tuple[HostService, int]]:
         yield made, listening.sockets[0].getsockname()[1]
 
 
-QUERY = """\
+QUERY = f"""\
 import socket, sys
-with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as line:
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout={PATIENCE}) as line:
     line.sendall(b"select 1\\n")
     print(line.makefile().read().strip())
 """

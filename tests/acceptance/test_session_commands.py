@@ -201,7 +201,7 @@ async def test_resume_on_a_page_opens_the_other_session_and_ends_this_one(projec
 
 def test_resume_at_a_terminal_goes_on_in_the_same_process(desk: Any, terminal: Any) -> None:
     here = desk({"words.yaml": "turns:\n" + 6 * "  - {say: Hello there.}\n"})
-    assert here.start("run", "-m", MODEL, "Plan the trip").wait(60) == 0
+    assert here.start("run", "-m", MODEL, "Plan the trip").wait(PATIENCE) == 0
     screen = terminal(here, "run", "-m", MODEL)
     screen.wait_for("default · scripted:words.yaml")
     screen.enter("/resume last")

@@ -134,7 +134,7 @@ class Team:
 
     def close(self) -> None:
         self.server.terminate()
-        assert self.server.wait(20) == 0
+        assert self.server.wait(PATIENCE) == 0
         self.program.close()
 
 
@@ -889,9 +889,9 @@ ACTED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "manualToolInvoke": (DO, {"toolName": "list_files", "args": {}}),
     "formResponse": (DO, {"requestId": "QUESTION", "action": "decline"}),
     "approvalResponse": (DO, {"requestId": "QUESTION", "approved": False}),
-    "interrupt": (DO, {}),  # last: it withdraws the question
+    "interrupt": (DO, {}),
 }
-"""By action of a socket: who may, and its data."""
+"""By action of a socket: who may, and its data. After the last of them there may be nothing left to answer."""
 
 
 def test_every_action_of_a_socket_asks_for_the_role_that_it_needs(team: Team) -> None:

@@ -6,9 +6,12 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.deadlines import PATIENCE, ever_longer, within
+
+from golem_forge.cli.main import main
 
 from .conftest import Ended, Shell
 
@@ -151,3 +154,16 @@ def test_secrets_in_what_comes_later_are_not_shown(shell: Shell, monkeypatch: py
     monkeypatch.setenv("CANARY_API_KEY", "canary-4711-value")
     done = followed(shell, "echo canary-4711-''value")
     assert "canary-4711-value" not in done.out and "[secret CANARY_API_KEY]" in done.out
+
+
+def test_a_command_runs_in_a_thread_of_a_program_that_ignores_interrupts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """As one that a shell started in the background: nothing has to be restored, and only the main thread could."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            assert thread.submit(main, ["--version"]).result() == 0
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().out.startswith("forge ")

@@ -89,16 +89,3 @@ def test_once_it_is_loaded_garbage_is_collected_as_usual():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "[]"]
-
-
-def test_a_command_runs_in_a_thread_of_a_program_that_ignores_ctrl_c(shell):
-    """As one that a shell started in the background does. Only the main thread may set a signal."""
-    code = (
-        "import signal, sys; from concurrent.futures import ThreadPoolExecutor; from golem_forge.cli.main import main; "
-        "signal.signal(signal.SIGINT, signal.SIG_IGN); "
-        "sys.exit(ThreadPoolExecutor(1).submit(main, ['tools', 'list']).result())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=shell.environ, cwd=shell.project, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import pexpect
+from tests.deadlines import PATIENCE
 
 PLACES = Path("/tmp/golem-forge-compat")
 """Under it, one folder for each that needs a fixed path; see `at_place`."""
@@ -270,7 +271,7 @@ class Writer:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
         return ran.stdout
@@ -337,7 +338,7 @@ class Writer:
             ["run", "-m", "scripted:talk.yaml"],
             cwd=str(self.project),
             env=environment(self.place) | {"TERM": "xterm"},
-            timeout=40,
+            timeout=PATIENCE,
         )
         command.expect("main")
         command.send("How many plates?\r")

@@ -60,7 +60,7 @@ def _built(place: Path) -> Path:
     shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
     uv = [str(Path(sys.executable).parent / "uv"), "build", "--wheel", "-o", str(place), "--python", sys.executable]
     for words in ([*uv, "--offline", str(copy)], [*uv, str(copy)]):
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=90)
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=2 * PATIENCE)
         if ran.returncode == 0:
             break
     assert ran.returncode == 0, ran.stderr
@@ -72,7 +72,7 @@ def _install(wheel: Path, target: Path) -> None:
     venv.create(target, with_pip=False, symlinks=True)
     uv = [str(Path(sys.executable).parent / "uv"), "pip", "install", "--offline", "--no-deps", "--link-mode", "copy"]
     ran = subprocess.run(
-        [*uv, "--python", str(target / "bin/python"), str(wheel)], capture_output=True, text=True, timeout=90
+        [*uv, "--python", str(target / "bin/python"), str(wheel)], capture_output=True, text=True, timeout=2 * PATIENCE
     )
     assert ran.returncode == 0, ran.stderr
     [packages] = target.glob("lib/python*/site-packages")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until
 from tests.team.conftest import postgres  # noqa: F401  (a fixture)
@@ -54,7 +55,9 @@ def test_systemd_takes_the_units(verb: str, tmp_path: Path) -> None:
     [unit] = [each for each in blocks("ini") if f"ExecStart=/opt/forge/bin/forge {verb} " in each]
     path = tmp_path / f"forge-{verb}.service"
     path.write_text(unit.replace("/opt/forge/bin/forge", shutil.which("true") or "/bin/true"))
-    done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", path], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -100,7 +103,7 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
     for command in (dump, restore.replace("--dbname forge ", "--dbname forge_again ")):
         words: list[Any] = command.replace("db.example.com", "127.0.0.1").split()
         environ = {"PGPASSWORD": PASSWORD, "PGPORT": str(postgres.port), "PATH": "/usr/bin:/bin"}
-        subprocess.run(words, env=environ, check=True, timeout=60, cwd=tmp_path)
+        subprocess.run(words, env=environ, check=True, timeout=PATIENCE, cwd=tmp_path)
     assert "1 journal, " in (said := forge("forge_owner", "store verify", "forge_again")) and said.endswith("ok\n")
     assert session[:12] in forge("forge_runner", "ps --all", "forge_again")
     assert "eve" in forge("forge_page", "people list", "forge_again")

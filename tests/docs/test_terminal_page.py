@@ -16,8 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import pytest
-
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "guides/terminal.md"
 _SCREEN = re.compile(r"^```screen\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,7 +48,6 @@ def _pattern(line: str) -> re.Pattern[str]:
     return re.compile(start + "[^\n]*".join(re.escape(part) for part in line.split("…")))
 
 
-@pytest.mark.timeout(120)
 def test_the_page_shows_what_a_terminal_shows(tmp_path: Path, ready_forge: Any) -> None:
     home, project = tmp_path / "home", tmp_path / "home" / "notes"
     project.mkdir(parents=True)

@@ -39,8 +39,10 @@ def recording(name: str, *, read_only: bool, fails: bool = False, seconds: float
 
 
 @pytest.fixture(autouse=True)
-def _fresh() -> None:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that waits for a gate has the time that the gate takes."""
     events.clear()
+    monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", PATIENCE)
 
 
 def span(name: str) -> tuple[float, float]:
@@ -204,7 +206,8 @@ async def test_what_a_check_refused_is_not_judged_again_at_the_calls_turn(
     make_path: Any, monkeypatch: pytest.MonkeyPatch, kind: str, is_async: bool
 ) -> None:
     """The second time it would have said yes."""
-    monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.2)
+    if kind == "never_answers":
+        monkeypatch.setattr("golem_forge.policy.base.PREDICATE_SECONDS", 0.2)
     refusal, asked, ran = _refusals()[kind], [], []
     refused = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -124,7 +124,7 @@ def test_no_race_leads_out_of_the_zone(some_user: Callable[[Callable[[Path], obj
                 began = time.monotonic()
                 number = 0
                 # On a busy machine the attacker may wait long for its turn.
-                while (spent := time.monotonic() - began) < SECONDS_EACH or (spent < 8 and not _met(seen)):
+                while (spent := time.monotonic() - began) < SECONDS_EACH or (spent < PATIENCE and not _met(seen)):
                     number += 1
                     for path in ("f", "d/x", "d/e/x"):
                         try:

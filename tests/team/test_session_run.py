@@ -387,7 +387,7 @@ async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_i
     worker = program.folder / "main.worker"
     worker.write_text(worker.read_text().replace("  filesystem: {}", "  exec: {walled: preApproved}"))
     program.forge("trust", "--yes")
-    sleep = {"tool": "exec_command", "args": {"cmd": "sleep 30", "yield_time_ms": 250}}
+    sleep = {"tool": "exec_command", "args": {"cmd": "sleep 600", "yield_time_ms": 250}}
 
     def poll(number: int) -> dict[str, Any]:
         return {"calls": [{"tool": "write_stdin", "args": {"session_id": number, "yield_time_ms": 250}}]}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 
 from golem_forge.cli.run import RunArgs
@@ -26,7 +27,9 @@ AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=a@a.test")
 
 
 def git(*words: str, cwd: Path) -> str:
-    ran = subprocess.run(["git", *AUTHOR, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(
+        ["git", *AUTHOR, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
     return ran.stdout.strip()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
@@ -24,8 +27,9 @@ from tests.team.background import Program, until
 from golem_forge.cli.main import main
 from golem_forge.events.journal_files import seal_records
 from golem_forge.sandbox.walls import probe
+from golem_forge.team import database as databases
 from golem_forge.team import schema
-from golem_forge.team.database import open_database
+from golem_forge.team.database import StoreUnavailable, open_database
 from golem_forge.team.people import OwnerStore, Role
 from golem_forge.team.rows import Append, NewSession
 from golem_forge.team.store import Store
@@ -132,6 +136,49 @@ def test_an_unreachable_host_and_a_missing_extra_are_told(
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for words in VERBS:
         assert "its library is missing. Run `pip install 'golem-forge[team]'`" in said(postgres_url, *words)
+
+
+def test_a_server_that_answers_late_is_asked_a_second_time(
+    postgres: PostgresServer, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "CONNECT_S", 1)
+    monkeypatch.setattr(databases, "CONNECT_AGAIN_S", PATIENCE)
+    with socket.create_server(("127.0.0.1", 0)) as late, contextlib.ExitStack() as taken:
+
+        def answer_the_second() -> None:
+            taken.enter_context(late.accept()[0])
+            taken.enter_context(joined(late.accept()[0], postgres.port))
+
+        threading.Thread(target=answer_the_second, daemon=True).start()
+        address = postgres_url.replace(f":{postgres.port}/", f":{late.getsockname()[1]}/")
+        store = Store.open(address, tmp_path)
+        assert store.sessions() == []
+        store.close()
+
+
+def test_a_server_that_never_answers_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CONNECT_S", "CONNECT_AGAIN_S"):
+        monkeypatch.setattr(databases, name, 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"postgresql://u:{PASSWORD}@127.0.0.1:{silent.getsockname()[1]}/x"
+        with pytest.raises(StoreUnavailable, match="no answer came within 15 seconds"):
+            Store.open(address, tmp_path)
+
+
+@contextlib.contextmanager
+def joined(near: socket.socket, port: int) -> Iterator[None]:
+    """What comes from either side goes to the other."""
+    far = socket.create_connection(("127.0.0.1", port))
+
+    def pass_on(source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(65536):
+                target.sendall(piece)
+
+    for ends in ((near, far), (far, near)):
+        threading.Thread(target=pass_on, args=ends, daemon=True).start()
+    with near, far:
+        yield
 
 
 def test_tables_that_are_missing_old_or_new_are_told(

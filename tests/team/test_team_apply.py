@@ -28,7 +28,7 @@ FILES = {"a.txt": "one\ntwo\nthree\nfour\nfive\n", "src/app.py": "print(1)\n", "
 
 
 def git(*words: str | Path, cwd: Path) -> str:
-    ran = subprocess.run(["git", *AUTHOR, *map(str, words)], cwd=cwd, capture_output=True, timeout=60, check=True)
+    ran = subprocess.run(["git", *AUTHOR, *map(str, words)], cwd=cwd, capture_output=True, timeout=PATIENCE, check=True)
     return ran.stdout.decode().strip()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from benchmarks.soak.ledger import Ledger
 from benchmarks.soak.sessions import Played, write_script
+from tests.deadlines import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,6 +84,6 @@ def test_every_kind_of_session_names_each_of_its_effects_once() -> None:
 @pytest.mark.slow
 def test_the_program_of_the_soak_starts() -> None:
     words = [sys.executable, "-m", "benchmarks.soak", "--help"]
-    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    said = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     assert "--minutes" in said
     assert "--store" in said

@@ -13,6 +13,7 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.usertools.share.git_server import GitBackend
 
 from golem_forge.core.errors import ConfigError
@@ -40,7 +41,7 @@ AUTHOR |= {"GIT_COMMITTER_NAME": "Ada", "GIT_COMMITTER_EMAIL": "a@a.test"}
 def git(*words: str | Path, cwd: Path, stdin: bytes = b"") -> str:
     """A person's own git."""
     ran = subprocess.run(
-        ["git", *map(str, words)], cwd=cwd, env=os.environ | AUTHOR, input=stdin, capture_output=True, timeout=60
+        ["git", *map(str, words)], cwd=cwd, env=os.environ | AUTHOR, input=stdin, capture_output=True, timeout=PATIENCE
     )
     assert ran.returncode == 0, ran.stderr.decode()
     return ran.stdout.decode().strip()
@@ -424,7 +425,7 @@ def test_the_traps_of_these_tests_catch_an_ordinary_git(clone: Clone, origin: Pa
     caught = tmp_path / "caught"
 
     def falls_for_it(*words: str, cwd: Path) -> bool:
-        subprocess.run(["git", *words], cwd=cwd, env=os.environ | AUTHOR, capture_output=True, timeout=60)
+        subprocess.run(["git", *words], cwd=cwd, env=os.environ | AUTHOR, capture_output=True, timeout=PATIENCE)
         found = caught.exists()
         caught.unlink(missing_ok=True)
         return found

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
+from tests.deadlines import PATIENCE
+
 VERSION = "4.25.1"
 SHA256 = "e4a9655ce0da0c0b67a085847e00a3a51449e1157f4f75e9fb5aa545e122eb85"
 ARCHIVE = f"jsonschema-{VERSION}.tar.gz"
@@ -92,7 +94,10 @@ def _index() -> str:
     if configured := os.environ.get("PIP_INDEX_URL"):
         return configured.rstrip("/")
     asked = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "pip", "config", "get", "global.index-url"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     if asked.returncode == 0 and asked.stdout.strip():
         return asked.stdout.strip().rstrip("/")

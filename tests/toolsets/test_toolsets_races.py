@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.conftest import PLAIN_USER, in_child
 
 from golem_forge import open_session
@@ -60,7 +61,7 @@ async def attack(project: Path, outside: Path, home: Path) -> list[str]:
                 if CANARY in str(outcome) or "only-outside" in str(outcome):
                     escapes.append(f"{name}: {outcome.text}")
     stop.set()
-    swapper.join(5)
+    swapper.join(PATIENCE)
     return escapes
 
 

@@ -29,7 +29,7 @@ needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="full walls need b
 async def said(walls: Walls, script: str) -> str:
     walled = await walls.start(Job(argv=("sh", "-c", f"exec 2>&1; {script}")))
     try:
-        await walled.child.wait(30)
+        await walled.child.wait(PATIENCE)
     finally:
         await walled.child.end()
     return walled.child.output.read().decode()
@@ -168,7 +168,7 @@ async def test_whatever_was_left_in_it_the_session_goes_on_and_a_cancel_does_not
     may_go, let_go = threading.Event(), []
 
     def slowly(directory: Path) -> None:
-        let_go.append(may_go.wait(20))
+        let_go.append(may_go.wait(PATIENCE))
         remove_tree(directory)
 
     monkeypatch.setattr(folder, "remove_tree", slowly)

@@ -29,6 +29,9 @@ from golem_forge.storage.home import make_private_dir, touch_private
 SQLITE: Final = "sqlite"
 BUSY_S: Final = 10.0
 CONNECT_S: Final = 5
+CONNECT_AGAIN_S: Final = 15
+"""For the second attempt: a machine that is busy answers late. The first is short, because each host of the address
+that is gone takes all of it."""
 STATEMENT_S: Final = 30
 IDLE_TRANSACTION_S: Final = 10
 """A runner that froze inside a transaction keeps rows locked for so long; its successor waits for them."""
@@ -370,7 +373,9 @@ _WRONG_ADDRESS: Final = (
 )
 _NOBODY: Final = "nothing listens there. Start the database, or correct the host and port in store.url."
 _NO_HOST: Final = "the name of its host is not known. Correct the host in store.url."
-_SLOW: Final = f"no answer came within {CONNECT_S} seconds. Check host and port in store.url, and the firewall between."
+_SLOW: Final = (
+    f"no answer came within {CONNECT_AGAIN_S} seconds. Check host and port in store.url, and the firewall between."
+)
 _NO_LINE: Final = "pg_hba.conf there has no line that lets this user into this database from here"
 _NEW_LINE: Final = "Add a line for them, and reload it."
 _FULL: Final = "all of its connections are taken. Raise max_connections there, or end what holds them."
@@ -442,7 +447,13 @@ class PostgresDatabase(Database):
         self.shown = f"postgresql ({_shown_address(url)})"
 
     def connect(self, *, autocommit: bool = True) -> PostgresConnection:
-        return PostgresConnection(self._driver.connect(self.url, autocommit=autocommit, **self.options()))
+        """Tries once more, and for longer, where no answer came in time."""
+        options = {"autocommit": autocommit, **self.options()}
+        try:
+            return PostgresConnection(self._driver.connect(self.url, **options))
+        except self._driver.errors.ConnectionTimeout:
+            options["connect_timeout"] = CONNECT_AGAIN_S
+            return PostgresConnection(self._driver.connect(self.url, **options))
 
     def options(self) -> dict[str, Any]:
         """Returns the options of every connection: it notices a peer that is gone, holds no lock for long, and a commit

@@ -199,7 +199,7 @@ async def approval(ground: Ground) -> None:
 @of_a_server("connect_timeout")
 async def connect_timeout(ground: Ground) -> None:
     slow = {"args": script("--slow=0.6")}
-    seen = await served(ground, ["ok"], a={**slow, "connect_timeout": 20})
+    seen = await served(ground, ["ok"], a={**slow, "connect_timeout": 90})
     assert "a__look" in seen.offered, seen.error
     refused = await served(ground, ["ok"], a={**slow, "connect_timeout": 0.3})
     assert "'a' is not connected after 0.3 seconds" in refused.error

@@ -394,7 +394,7 @@ async def approval_tools(ground: Ground) -> None:
 
 @key("approval.timeout")
 async def approval_timeout(ground: Ground) -> None:
-    for seconds, takes, status in (("0.1", 60, "approval_denied"), ("20", 0.2, "success")):
+    for seconds, takes, status in (("0.1", 60, "approval_denied"), ("90", 0.2, "success")):
 
         async def slow_person(request: Any, takes: float = takes) -> dict[str, Any]:
             await asyncio.sleep(takes)

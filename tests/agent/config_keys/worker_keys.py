@@ -295,7 +295,7 @@ BUDGETS = {
     "max_tokens": ("5000", "310"),
     "max_requests": ("2", "1"),
     "max_tool_calls": ("2", "1"),
-    "max_seconds": ("30", "0.1"),
+    "max_seconds": ("600", "0.1"),
 }
 """Key → a value that is enough, one that is not."""
 

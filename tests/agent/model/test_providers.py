@@ -19,7 +19,6 @@ from golem_forge.core.errors import ConfigError
 
 from .conftest import KEY
 
-pytestmark = pytest.mark.timeout(180)  # whoever comes first imports the providers' libraries
 CHAT = "/v1/chat/completions"
 PATHS = {name: CHAT for name in PROVIDERS if name != "scripted"} | {
     "anthropic": "/v1/messages",

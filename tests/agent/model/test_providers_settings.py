@@ -12,8 +12,6 @@ from golem_forge.agent.model.selection import open_model
 from golem_forge.config.run_block import GenerationSettings, ProviderSettings
 from golem_forge.core.errors import ConfigError
 
-pytestmark = pytest.mark.timeout(180)  # whoever comes first imports the providers' libraries
-
 
 def at(body: Any, path: str) -> Any:
     for part in path.split("."):

@@ -38,8 +38,6 @@ from golem_forge.core.decisions import Status
 
 from .conftest import KEY
 
-pytestmark = pytest.mark.timeout(180)  # whoever comes first imports the providers' libraries
-
 ADD = ToolOffer(
     name="add",
     description="Adds one.",

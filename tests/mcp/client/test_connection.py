@@ -8,6 +8,7 @@ import select
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.mcp.conftest import Ground
 from tests.mcp.loop_time import LoopTime
 from tests.mcp.pools import logged, notes, pooled, until
@@ -195,7 +196,7 @@ async def test_a_silent_question_for_the_new_era_does_not_use_up_every_attempt(g
 @pytest.mark.usefixtures("quick_tries")
 @pytest.mark.parametrize(
     ("mode", "within", "words"),
-    [("old-version", 10, "Unsupported protocol version"), ("silent-list", 0.3, "no answer within 0.3 seconds")],
+    [("old-version", PATIENCE, "Unsupported protocol version"), ("silent-list", 0.3, "no answer within 0.3 seconds")],
 )
 async def test_a_connection_that_cannot_be_is_told_in_words(
     ground: Ground, mode: str, within: float, words: str, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from golem_forge.config.mcp_spec import expand_spec
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk
+from golem_forge.mcp.client import stdio_transport
 from golem_forge.mcp.client.stdio_transport import StdioTransport, server_home_name
 from golem_forge.mcp.client.transport import CannotStart, LineTooLong, NotSent, WallsFailed, track_delivery
 from golem_forge.sandbox.walls.model import HostGrant, Level, LevelResult, ProbeReport
@@ -355,7 +356,7 @@ async def test_a_request_that_was_written_may_have_run(puppet: Puppet) -> None:
 
 
 async def test_a_request_that_was_half_written_may_have_run_and_one_behind_it_not(puppet: Puppet) -> None:
-    await puppet.send("deaf", seconds=30)
+    await puppet.send("deaf", until="/workspace/never")
 
     async def post(size: int) -> tuple[Any, BaseException | None]:
         with track_delivery() as delivery:
@@ -433,7 +434,8 @@ async def test_nobody_is_left(stage: Stage, level: Level, acts: tuple[str, ...])
         assert naming(puppet.mark) == []
 
 
-async def test_a_polite_server_ends_by_itself(stage: Stage) -> None:
+async def test_a_polite_server_ends_by_itself(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio_transport, "STDIN_GRACE_S", PATIENCE)
     async with stage.puppet() as puppet:
         await puppet.do("world")
     ending = puppet.transport._child.ending  # type: ignore[union-attr]

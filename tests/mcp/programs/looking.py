@@ -41,7 +41,7 @@ def look(at: str) -> Any:
         return "written"
     if kind == "reach":
         try:
-            socket.create_connection(("127.0.0.1", int(rest)), timeout=10).close()
+            socket.create_connection(("127.0.0.1", int(rest)), timeout=90).close()
         except OSError:
             return "no way"
         return "reached"

@@ -26,6 +26,12 @@ def root(request: pytest.FixtureRequest) -> TreeRoot:
     return request.param
 
 
+@pytest.fixture(autouse=True)
+def ends_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was killed is given up only when no machine, however busy, would take so long to be rid of it."""
+    monkeypatch.setattr("golem_forge.sandbox.process.child.GIVE_UP_S", PATIENCE)
+
+
 @pytest.fixture
 def marker() -> Iterator[str]:
     """In the environment of everything a test starts; afterwards nothing with it may be left."""

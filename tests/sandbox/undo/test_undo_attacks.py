@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.sandbox.conftest import die, in_child, is_killed
 from tests.sandbox.undo.tree import Project, git, remove, repository_at, snapshot
 
@@ -193,11 +194,11 @@ def test_attributes_that_lead_to_a_fifo_do_not_hang_the_look(project: Project) -
     (project.root / "x.gitattributes").symlink_to("p")
     looked = threading.Thread(target=project.history.coverage, daemon=True)
     looked.start()
-    looked.join(10)
+    looked.join(PATIENCE)
     hangs = looked.is_alive()
     if hangs:  # let it end
         os.close(os.open(project.root / "p", os.O_WRONLY | os.O_NONBLOCK))
-        looked.join(10)
+        looked.join(PATIENCE)
     assert not hangs
 
 

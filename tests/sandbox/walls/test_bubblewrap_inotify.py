@@ -36,7 +36,7 @@ def _can_watch() -> bool:
 
 
 async def test_a_child_that_opens_10000_instances_leaves_the_person_theirs(house: House) -> None:
-    (house.workspace / "takes.py").write_text(TAKES.format(then="time.sleep(30)"))
+    (house.workspace / "takes.py").write_text(TAKES.format(then="time.sleep(600)"))
     walled = await house.walls().start(Job(argv=("python3", "takes.py")))
     try:
         while b"took" not in walled.child.output.read():

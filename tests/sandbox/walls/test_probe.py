@@ -29,7 +29,7 @@ from golem_forge.sandbox.walls.probe import NEEDED, ProbeFixture, probe
 from golem_forge.sandbox.walls.seccomp import filter_program
 from golem_forge.ui.render.reports import walls_lines as walls_line
 
-PATIENT = 20.0
+PATIENT = 50.0
 """This machine may be busy; only the case about time is about time."""
 needs_bwrap = pytest.mark.skipif(find_bwrap() is None, reason="bubblewrap is not installed")
 needs_landlock = pytest.mark.skipif(landlock.landlock_abi() < 3, reason="this kernel has no Landlock, or an old one")
@@ -349,17 +349,23 @@ def test_causes_name_the_switch_and_the_fix(monkeypatch: pytest.MonkeyPatch) -> 
         assert "sysctl" in why.fix
 
 
-async def test_a_busy_machine_gets_a_second_longer_try(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("slow", "reached", "seconds"), [(1, Level.FULL, [2, 6]), (2, Level.FULL, [2, 6, 30]), (3, Level.NONE, [2, 6, 30])]
+)
+async def test_a_busy_machine_gets_longer_tries(
+    monkeypatch: pytest.MonkeyPatch, slow: int, reached: Level, seconds: list[float]
+) -> None:
+    """`slow`: how many of them it is too slow for."""
     tries: list[float] = []
 
     async def slow_at_first(*, cache: object, within: float = 2.0) -> ProbeReport:
         tries.append(within)
-        slow = LevelResult(level=Level.FULL, cause=probing.TOO_SLOW.cause)
-        return ProbeReport(level=Level.NONE, tried=(slow,)) if len(tries) == 1 else ProbeReport(level=Level.FULL)
+        late = LevelResult(level=Level.FULL, cause=probing.TOO_SLOW.cause)
+        return ProbeReport(level=Level.NONE, tried=(late,)) if len(tries) <= slow else ProbeReport(level=Level.FULL)
 
     monkeypatch.setattr(probing, "probe", slow_at_first)
-    assert (await probing.probe_with_retry(cache=None)).level is Level.FULL
-    assert tries == [2.0, 6.0]
+    assert (await probing.probe_with_retry(cache=None)).level is reached
+    assert tries == seconds
 
 
 def test_what_a_killed_probe_left_is_removed_and_one_that_is_used_stays(

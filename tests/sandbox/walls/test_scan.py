@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests import descriptors
+from tests.deadlines import PATIENCE
 
 from golem_forge.sandbox.handles import best_opener
 from golem_forge.sandbox.walls import changes as changes_module
@@ -48,7 +49,9 @@ def _make(root: Path, *names: str) -> None:
 
 @pytest.fixture(params=["watched", "by its times"], autouse=True)
 def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every zone of these tests is watched from its first directory on, or never."""
+    """Every zone of these tests is watched from its first directory on, or never; and each look has its time."""
+    for limit in ("_FIRST_LOOK_S", "_LONGEST_LOOK_S"):
+        monkeypatch.setattr(module, limit, PATIENCE)
     way: str = request.param
     if way == "watched":
         monkeypatch.setattr(module, "_WATCH_FROM_DIRECTORIES", 0)

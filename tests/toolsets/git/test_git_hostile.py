@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.deadlines import PATIENCE
 from tests.git_remotes import LOGIN, PASSWORD, bare, git
 from tests.usertools.share.git_server import git_server
 
@@ -262,7 +263,7 @@ async def test_no_child_finds_a_credential_before_during_or_after_a_push(
         assert not pushing.done(), pushing.result().text
         await asyncio.sleep(0.01)
     session = await project.bench.path.walls.start(_hunting())  # beside the path: a writer of ours waits for another
-    await session.child.wait(60)
+    await session.child.wait(PATIENCE)
     with gate.open("w") as file:
         file.write("go\n")
     assert (await pushing).status is Status.SUCCESS

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from golem_forge.sandbox.process.launch import Capture
 from golem_forge.sandbox.process.monitor import ExitStatus
@@ -92,12 +93,22 @@ def sandbox(tmp_path: Path, workspace: Path, docs: Path) -> Sandbox:
     return open_sandbox(specs, forge_home=tmp_path / "forge_home", home=tmp_path / "home")
 
 
-@pytest.fixture
-def bare_walls(sandbox: Sandbox) -> Callable[..., Any]:
-    """Makes walls that are none, around ripgrep or another program."""
+@pytest_asyncio.fixture
+async def bare_walls(sandbox: Sandbox) -> AsyncIterator[Callable[..., Any]]:
+    """Makes walls that are none, around ripgrep or another program. None of its processes outlives the test: who
+    searches kills one that has said enough, and does not wait for it."""
     if RG is None:
         pytest.skip("ripgrep is not installed")
-    return lambda program=RG: BareWalls(sandbox, program)
+    made: list[BareWalls] = []
+
+    def make(program: str = RG) -> BareWalls:
+        made.append(BareWalls(sandbox, program))
+        return made[-1]
+
+    yield make
+    for child in [each for walls in made for each in walls.children]:
+        child.kill()
+        await child.wait()
 
 
 @pytest.fixture(params=["rg", "python"])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.deadlines import PATIENCE
 from tests.machine import NEW_DIRECTORY
 from tests.ui.change_data import change_set, created, edited, files_changed, record
 from tests.ui.web.bench import Windows, browsing, until
@@ -140,7 +141,7 @@ async def test_a_message_that_was_rewound_to_stands_in_the_box_again(changed: An
 async def until_value(box: Any, text: str) -> None:
     from playwright.async_api import expect
 
-    await expect(box).to_have_value(text)
+    await expect(box).to_have_value(text, timeout=PATIENCE * 1000)
 
 
 async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(

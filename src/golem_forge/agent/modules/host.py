@@ -46,7 +46,8 @@ from golem_forge.tools.inputs import Defaults, SchemaInput
 from golem_forge.tools.results import to_result
 from golem_forge.tools.tool import SourceKind, Tool
 
-LOAD_WITHIN_S: Final = 20.0
+LOAD_WITHIN_S: Final = 60.0
+"""Large libraries, a cold disk, a busy machine: what ends an import that hangs may be late."""
 _EXIT_WAIT_S: Final = 0.3
 _MOST_PROBLEMS: Final = 50
 _MAX_NESTED: Final = 64

@@ -119,6 +119,9 @@ def _read_text(path: str) -> str:
 
 
 WITHIN_S: Final = 2.0
+_MORE_TIME: Final = (3, 15)
+"""How many times as long each further try may take, on a machine that was too busy for the one before. Half a minute:
+without walls nothing runs at all."""
 NEEDED: Final = tuple(name for name in GUARANTEES if name != "G8")
 """Guarantees without which a level is not reached."""
 _REFUSED: Final = frozenset({"EPERM", "EACCES", "EROFS", "EBUSY", "ENOENT"})
@@ -169,8 +172,10 @@ def cached_report(cache: Path) -> ProbeReport | None:
 async def probe_with_retry(*, cache: Path | None) -> ProbeReport:
     """Tests the walls, and tests again with more time if a busy machine was too slow or had no room for a process."""
     report = await probe(cache=cache)
-    if report.level is not Level.FULL and any(each.cause.startswith(_TRANSIENT_CAUSES) for each in report.tried):
-        return await probe(cache=cache, within=3 * WITHIN_S)
+    for times in _MORE_TIME:
+        if report.level is Level.FULL or not any(each.cause.startswith(_TRANSIENT_CAUSES) for each in report.tried):
+            break
+        report = await probe(cache=cache, within=times * WITHIN_S)
     return report
 
 
@@ -200,7 +205,7 @@ async def _try(level: Level, bwrap: str | None, within: float) -> LevelResult:
 
 
 async def _run_attempts(fixture: ProbeFixture, bwrap: str | None, deadline: float, gone_within: float) -> LevelResult:
-    host = await _start_host(fixture, bwrap)
+    host = await _start_host(fixture, bwrap, deadline - time.monotonic())
     try:
         async with asyncio.timeout(max(deadline - time.monotonic(), 0)):
             assert host.stdout is not None
@@ -257,7 +262,7 @@ async def _outlived(fixture: ProbeFixture, gone_within: float) -> str:
     return "EPERM" if time.monotonic() <= begun + gone_within else _LATE
 
 
-async def _start_host(fixture: ProbeFixture, bwrap: str | None) -> asyncio.subprocess.Process:
+async def _start_host(fixture: ProbeFixture, bwrap: str | None, patience: float) -> asyncio.subprocess.Process:
     python, read = probe_interpreter()
     given: dict[str, Any] = {
         "level": fixture.level,
@@ -267,6 +272,7 @@ async def _start_host(fixture: ProbeFixture, bwrap: str | None) -> asyncio.subpr
         "python": python,
         "read": read,
         "asked": fixture.child_arguments(),
+        "patience": patience,
     }
     inherited = os.dup(fixture.terminal[1])
     """Inheritable all the way: what of it arrives inside is a descriptor of Forge's."""

@@ -27,12 +27,13 @@ from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.walls import probe_child
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport
 from golem_forge.sandbox.walls.probe import PROBE_LIMITS
+from golem_forge.sandbox.walls.probe_child import LONGER_THAN_A_PROBE_S
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 
 Start = Callable[[Job], Awaitable[Child]]
-_PATIENCE_S: Final = 5.0
-_CROWD: Final = ("sh", "-c", "for i in 1 2 3 4 5 6; do sleep 9 & done; wait")
-_HUNGRY: Final = "import time; held = bytearray(b'x' * (48 << 20)); time.sleep(9)"
+_LEAST_PATIENCE_S: Final = 5.0
+_CROWD: Final = ("sh", "-c", f"for i in 1 2 3 4 5 6; do sleep {LONGER_THAN_A_PROBE_S} & done; wait")
+_HUNGRY: Final = f"import time; held = bytearray(b'x' * (48 << 20)); time.sleep({LONGER_THAN_A_PROBE_S})"
 
 
 def main() -> None:
@@ -44,24 +45,27 @@ def main() -> None:
 
 
 async def _host(given: dict[str, Any]) -> None:
+    patience = max(given["patience"], _LEAST_PATIENCE_S)
     try:
-        answer = await _tried(given)
+        answer = await _tried(given, patience)
     except ForgeError as error:
         answer = {"refused": error.message}
     print(json.dumps(answer), flush=True)
-    await asyncio.sleep(_PATIENCE_S)
+    await asyncio.sleep(patience)
 
 
-async def _tried(given: dict[str, Any]) -> dict[str, Any]:
+async def _tried(given: dict[str, Any], patience: float) -> dict[str, Any]:
     level = Level(given["level"])
     asked = {**given["asked"], "parent": os.getpid(), "session": os.getsid(0)}
     bare = (given["python"], "-I", "-S", "-c")
     job = Job(argv=(*bare, given["source"], json.dumps(asked)), limits=PROBE_LIMITS, reads_only=level is Level.LANDLOCK)
     start = _walls(given, level, Path(given["root"]))
     said, *held = await asyncio.gather(
-        _said(start, job),
-        _ended(start, replace(job, argv=_CROWD, limits=ResourceLimits(processes=3)), "PROCESS_LIMIT"),
-        _ended(start, replace(job, argv=(*bare, _HUNGRY), limits=ResourceLimits(memory=24 * MIB)), "MEMORY_LIMIT"),
+        _said(start, job, patience),
+        _ended(start, replace(job, argv=_CROWD, limits=ResourceLimits(processes=3)), "PROCESS_LIMIT", patience),
+        _ended(
+            start, replace(job, argv=(*bare, _HUNGRY), limits=ResourceLimits(memory=24 * MIB)), "MEMORY_LIMIT", patience
+        ),
     )
     return {"said": said, "limits": held}
 
@@ -90,21 +94,21 @@ def _walls(given: dict[str, Any], level: Level, root: Path) -> Start:
     return start
 
 
-async def _said(start: Start, job: Job) -> str | None:
+async def _said(start: Start, job: Job, patience: float) -> str | None:
     """The child's line; it goes on living. None: it did not come in time."""
     child = await start(job)
     while b"\n" not in child.output.read():
         if child.output.complete:
             break
-        if not await child.output.more(child.output.size, _PATIENCE_S) and not child.output.complete:
+        if not await child.output.more(child.output.size, patience) and not child.output.complete:
             return None
     return child.output.read().decode("utf-8", "replace")
 
 
-async def _ended(start: Start, job: Job, code: str) -> bool | None:
+async def _ended(start: Start, job: Job, code: str, patience: float) -> bool | None:
     """Whether the limit ended the job with this code; None if that was not seen in time."""
     child = await start(job)
-    ending = await child.wait(_PATIENCE_S)
+    ending = await child.wait(patience)
     if ending is None:
         await child.end()
         return None
