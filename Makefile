@@ -46,14 +46,14 @@ $(foreach name,$(filter FORGE_%,$(.VARIABLES)),$(eval unexport $(name)))
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: setup demo test pytest test-long test-quick foreign conformance bench soak agentdojo local-model coverage docs reference pictures lint format clean
+.PHONY: setup demo test test-parts pytest test-long test-quick foreign conformance bench soak agentdojo local-model coverage docs reference pictures lint format clean
 
 setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
 
 $(VENV)/.stamp: pyproject.toml scripts/make_venv.py
 	@echo "setting up: what Forge and its tests need goes into $(VENV), once; some minutes, most of it downloads"
-	@began=$$(date +%s); $(PYTHON) scripts/make_venv.py $(VENV) --group dev && echo "that took $$(( $$(date +%s) - began )) seconds"
+	@began=$$(date +%s); $(PYTHON) scripts/make_venv.py $(VENV) --group dev && echo "$(VENV) took $$(( $$(date +%s) - began )) seconds"
 	@touch $@
 
 $(BENCH)/.stamp: pyproject.toml benchmarks/requirements.txt scripts/make_venv.py
@@ -68,9 +68,13 @@ demo: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap git
 	@$(VENV)/bin/python -m examples.demo
 
-test: $(VENV)/.stamp $(DOCS)/.stamp foreign
-	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
+# What is set up waits for the network and unpacks in turn; none of it needs another.
+test:
+	@$(MAKE) --jobs 4 $(VENV)/.stamp $(DOCS)/.stamp foreign test-parts
 	@$(MAKE) --jobs 2 lint pytest
+
+test-parts:
+	@$(PYTHON) scripts/system_packages.py $(TEST_PARTS)
 
 # Beside lint: one processor imports the tests while the other has the type checker.
 pytest: $(VENV)/.stamp
@@ -84,8 +88,8 @@ test-long: $(VENV)/.stamp
 test-quick: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --forked -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
 
-foreign: $(VENV)/.stamp
-	@$(VENV)/bin/python scripts/foreign_programs.py
+foreign:
+	@$(PYTHON) scripts/foreign_programs.py
 
 conformance: $(VENV)/.stamp foreign
 	@$(VENV)/bin/python scripts/conformance.py $(CONFORMANCE_ARGS)

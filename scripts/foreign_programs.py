@@ -27,7 +27,7 @@ LANGCHAIN = PLACE / "langchain"
 STAMP = PLACE / ".stamp"
 MISSING = ROOT / "build" / "foreign.missing"
 LEAST_NODE = 22
-PATIENCE = 600.0
+PATIENCE = 1800.0
 """Seconds for one installer."""
 
 

@@ -25,20 +25,25 @@ def main() -> int:
     parser.add_argument("--group", action="append", default=[], help="a dependency group of pyproject.toml")
     parser.add_argument("--requirements", action="append", default=[], type=Path, help="a requirements file")
     options = parser.parse_args()
-    if sys.version_info < MINIMUM:
-        wanted = ".".join(map(str, MINIMUM))
-        print(f"Python {wanted} or newer is needed, this is {sys.version.split()[0]}; try: make PYTHON=python{wanted}")
-        return 1
     python = environment(options.directory)
     wanted_packages = [name for group in options.group for name in group_members(group)]
     files = [argument for file in options.requirements for argument in ("--requirement", str(file))]
     print(f"installing into {options.directory}", flush=True)
     pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-qq", "--no-input"]
-    return subprocess.run([*pip, "--editable", str(ROOT), *wanted_packages, *files], check=False).returncode
+    code = subprocess.run([*pip, "--editable", str(ROOT), *wanted_packages, *files], check=False).returncode
+    if code:
+        print(f"{options.directory} is not complete: pip ended with {code}")
+    return code
 
 
 def environment(directory: Path) -> Path:
-    """The environment's python. An environment whose own interpreter is gone or of another version is made anew."""
+    """The environment's python. An environment whose own interpreter is gone or of another version is made anew.
+    Raises SystemExit for an interpreter that is too old."""
+    if sys.version_info < MINIMUM:
+        wanted = ".".join(map(str, MINIMUM))
+        raise SystemExit(
+            f"Python {wanted} or newer is needed, this is {sys.version.split()[0]}; try: make PYTHON=python{wanted}"
+        )
     python = directory / "bin" / "python"
     if _version_of(python) != sys.version_info[:2]:
         shutil.rmtree(directory, ignore_errors=True)

@@ -12,11 +12,13 @@ To add a part: one line in PARTS, and its name in TEST_PARTS of the Makefile onc
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -47,8 +49,10 @@ def main(wanted: list[str]) -> int:
         return 2
     missing = absent(wanted)
     if missing and (prefix := privileges()) is not None and shutil.which("apt-get"):
-        install(missing, prefix)
-        missing = absent(wanted)
+        with alone():
+            if missing := absent(wanted):
+                install(missing, prefix)
+                missing = absent(wanted)
     record(absent(PARTS))
     if not missing:
         return 0
@@ -70,6 +74,15 @@ def privileges() -> list[str] | None:
     if sudo and not subprocess.run([sudo, "-n", "true"], check=False, capture_output=True).returncode:
         return [sudo, "-n"]
     return None
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """apt-get reads its lists for one process at a time, and refuses another."""
+    MISSING_PARTS.parent.mkdir(parents=True, exist_ok=True)
+    with MISSING_PARTS.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def install(names: list[str], prefix: list[str]) -> None:

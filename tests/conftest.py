@@ -46,7 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
     if config.getoption("--forked"):
         running = contextlib.ExitStack()
-        python = running.enter_context(ready.starting_tests(config.invocation_params.args))
+        meeting: Path = config._tmp_path_factory.getbasetemp()
+        words = config.invocation_params.args
+        python = running.enter_context(ready.starting_tests(words, meeting, known_walls.file_in(meeting)))
         config.add_cleanup(running.close)
         for spec in specs:
             spec.python = python

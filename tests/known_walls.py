@@ -22,14 +22,18 @@ asyncio.run(probe_patiently(cache=pathlib.Path(sys.argv[1])))
 """
 
 
+def file_in(folder: Path) -> Path:
+    from golem_forge.sandbox.walls.probe import CACHE_FILE
+
+    return folder / CACHE_FILE
+
+
 def tried(folder: Path) -> Path:
     """The file with the result of a real try, which is made by a process in which nothing is replaced; or of the try
     that somebody else made there."""
-    from golem_forge.sandbox.walls.probe import CACHE_FILE
-
     from .deadlines import PATIENCE
 
-    if not (file := folder / CACHE_FILE).exists():
+    if not (file := file_in(folder)).exists():
         command = [sys.executable, "-c", _TRY, str(folder)]
         subprocess.run(command, stdin=subprocess.DEVNULL, check=True, timeout=PATIENCE)
     return file

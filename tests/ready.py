@@ -37,6 +37,8 @@ from .docs import ready_call
 _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
 _TESTS = _SERVER.with_name("ready_tests.py")
 
+_NAMED = "ready.place"
+"""The file with the place of the one that serves a meeting."""
 _A_PIPE_HOLDS = 1000
 
 _STARTED: list[subprocess.Popen[bytes]] = []
@@ -371,7 +373,7 @@ def _read(streams: tuple[int, ...], within: float) -> list[bytes] | None:
 def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
     """One for all processes that come to the same directory, `meeting`: the first starts it, it ends when the last has
     gone, however that was. `walls`: see known_walls; None: each command tries them, as the real one does."""
-    named = meeting / "ready.place"
+    named = meeting / _NAMED
     with open(meeting / "ready.people", "a") as people:
         fcntl.flock(people, fcntl.LOCK_SH)
         with alone(meeting):
@@ -384,13 +386,15 @@ def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
 
 
 @contextlib.contextmanager
-def starting_tests(words: Sequence[str]) -> Iterator[str]:
-    """The `python` of processes that run tests: forks of one that has imported whatever `pytest WORD…` looks at."""
-    place = _new_place()
+def starting_tests(words: Sequence[str], meeting: Path, walls: Path) -> Iterator[str]:
+    """The `python` of processes that run tests: forks of one that has imported whatever `pytest WORD…` looks at. What
+    they find `serving` at `meeting` is the same process without the tests."""
+    place, tests = _new_place(), _new_place()
     with open(f"{place}.people", "a") as people:
         fcntl.flock(people, fcntl.LOCK_SH)
-        _start(place, people.name, None, words)
-        yield f"{ReadyForge(place).python} {_TESTS}"
+        _start(place, people.name, walls, tests, *words)
+        (meeting / _NAMED).write_text(place)
+        yield f"{ReadyForge(tests).python} {_TESTS}"
 
 
 @contextlib.contextmanager
@@ -406,7 +410,7 @@ def _new_place() -> str:
     return os.path.join(tempfile.mkdtemp(prefix="forge-"), "ready")  # the address of a socket has little room
 
 
-def _start(place: str, people: str, walls: Path | None, tests: Sequence[str] = ()) -> None:
+def _start(place: str, people: str, walls: Path | None, *tests: str) -> None:
     known = "" if walls is None else str(walls)
     server = subprocess.Popen(
         [sys.executable, str(_SERVER), place, known, people, *tests],

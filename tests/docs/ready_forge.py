@@ -5,11 +5,11 @@ again. Nothing else is shared: each command has its own process, directory, envi
 (or, as `python FILE …`, the program in a file), and ends with its threads joined, its exit functions run and its
 streams flushed. It does not wait for the disk: see disks.
 
-    ready_forge.py SOCKET [WALLS [PEOPLE [WORD…]]]    imports, prints `ready`, then forks for whoever asks
+    ready_forge.py SOCKET [WALLS [PEOPLE [TESTS WORD…]]]    imports, prints `ready`, then forks for whoever asks
 
 WALLS: see known_walls. It ends, and takes the directory of its socket with it, when nobody holds a lock on the file
-PEOPLE any more: those who do may be killed at any time. WORD…: what `pytest` was called with; the tests it would run
-are imported too, for the processes of a run (tests/docs/ready_tests.py).
+PEOPLE any more: those who do may be killed at any time. TESTS: the socket of a second process, which has also imported
+the tests that `pytest WORD…` would run, for the processes of a run (tests/docs/ready_tests.py).
 """
 
 from __future__ import annotations
@@ -63,26 +63,38 @@ _MODELS = ("anthropic:claude-sonnet-5-5", "openai:gpt-5", "openai-compatible:loc
 _ROOT = str(Path(__file__).parents[2])
 
 
-def serve(place: str, walls: str = "", people: str = "", *tests: str) -> None:
+def serve(place: str, walls: str = "", people: str = "", tests: str = "", *words: str) -> None:
     """Returns in the process that is to be a command; its words are then in `sys.argv`."""
-    if tests:
-        _import_tests(tests)
+    gc.disable()  # nearly all that is made here stays: looking for rubbish took a third of the time
     _import_all()
     _beside("disks").need_no_waiting()
     _beside("machine").forget_model_servers()
     _beside("machine").answer_for_directories()
+    _ask_models()
+    desk = _listen(place)
+    has_tests = bool(tests) and os.fork() > 0
+    if has_tests:
+        desk.close()
+        desk, walls = _listen(tests), ""
+        _import_tests(words)
     if walls:
         _beside("known_walls").told(Path(walls))
-    _ask_models()
     gc.collect()
     gc.freeze()  # or every command copies all of it when it first collects
+    gc.enable()
     _make_pages_huge()
-    with socket.socket(socket.AF_UNIX) as desk:
-        desk.bind(place)
-        desk.listen(16)
+    if has_tests or not tests:
         print("ready", flush=True)
+    with desk:
         wire = _wait_on_people(desk, people)
-    _become(wire)
+    _become(wire, walls)
+
+
+def _listen(place: str) -> socket.socket:
+    desk = socket.socket(socket.AF_UNIX)
+    desk.bind(place)
+    desk.listen(16)
+    return desk
 
 
 def _make_pages_huge() -> None:
@@ -149,11 +161,13 @@ def _tell_ended(running: dict[int, socket.socket]) -> None:
         command, status = os.waitpid(-1, os.WNOHANG)
         if not command:
             return
-        with running.pop(command) as wire, contextlib.suppress(OSError):
-            wire.sendall(str(os.waitstatus_to_exitcode(status)).encode())
+        wire = running.pop(command, None)
+        if wire is not None:  # it was a command, and not the process that forks them
+            with wire, contextlib.suppress(OSError):
+                wire.sendall(str(os.waitstatus_to_exitcode(status)).encode())
 
 
-def _become(wire: socket.socket) -> None:
+def _become(wire: socket.socket, walls: str) -> None:
     head, rights, _, _ = wire.recvmsg(LENGTH, socket.CMSG_SPACE(3 * A_DESCRIPTOR))
     given = rights[0][2]
     streams = [int.from_bytes(given[at : at + A_DESCRIPTOR], sys.byteorder) for at in range(0, 12, A_DESCRIPTOR)]
@@ -171,8 +185,8 @@ def _become(wire: socket.socket) -> None:
     os.environ.clear()
     os.environ.update(said["env"])
     os.umask(said["umask"])
-    if said["walls_known"] and any(sys.argv[2:3]):
-        _beside("known_walls").always(Path(sys.argv[2]))
+    if said["walls_known"] and walls:
+        _beside("known_walls").always(Path(walls))
     if os.environ.get("PYTHONUNBUFFERED"):
         _write_at_once()
     time.tzset()
@@ -222,6 +236,7 @@ def _import_tests(words: tuple[str, ...]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         pytest.main(["--collect-only", "--capture=no", *words])
     gc.unfreeze()  # the tests that were found: each process finds its own
+    gc.disable()
 
 
 def _make_lazy_parts() -> None:
