@@ -150,7 +150,7 @@ def test_forge_is_killed_and_nothing_stays(project: Path, marker: str, script: s
 async def test_an_interrupt_ends_the_whole_tree_and_keeps_what_was_said(
     project: Path, marker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("golem_forge.orchestrator.run.GRACE", PATIENCE)  # a busy machine: it is not left behind
+    monkeypatch.setattr("golem_forge.orchestrator.limits.GRACE", PATIENCE)  # a busy machine: it is not left behind
     async with open_session(project, approval="approve_all") as session:
         await run(session, "true")  # the walls were tried before
         cmd = f": {marker}; echo so far; setsid sleep 600 & trap '' TERM; touch up; sleep 600; sleep 600"

@@ -118,7 +118,7 @@ async def benches(
         path = make_path(*tools, create_read_output_tool(), sandbox=sandbox, home=ForgeHome(tmp_path), **options)
         if path.walls is None:
             report = ProbeReport(level=level)  # probing has tests of its own
-            path.walls = Walls(
+            path.scope.walls = Walls(
                 sandbox, forge_home=tmp_path / "forge_home", rules=path.path_rules, host=WallsHost(report=report)
             )
         made.append(path)

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Coroutine, Iterable, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import AnsweredBy, Status, Verdict
@@ -37,9 +37,13 @@ from golem_forge.orchestrator.schedule import BatchMode, OnFailure, run_batch
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Judge, always_refused
 from golem_forge.policy.rules.book import PathAccess
+from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.forms import secret_texts
 from golem_forge.tools.tool import Tool, llm_tools
+
+if TYPE_CHECKING:
+    from golem_forge.sandbox.walls.walls import Walls
 
 MAX_REPLANS: Final = 3
 OVERTAKEN: Final = "The approval check of this call was slow, so calls that came after it ran first."
@@ -65,8 +69,6 @@ class Orchestrator:
         self.parts = services.parts
         self.worker = scope.worker
         self.catalog = scope.catalog
-        self.sandbox = scope.sandbox
-        self.walls = scope.walls
         self.signal = scope.signal
         archive = services.journal.archive if services.journal is not None else None
         self.outputs = OutputStore(services.output_folder, services.id, archive)
@@ -96,6 +98,14 @@ class Orchestrator:
         self._approval_stage = ApprovalStage(scope, approval, self.judge, self.hooks, self._plan_stage)
         self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
         self._run_stage = RunStage(self.changes, self.hooks, self._present)
+
+    @property
+    def sandbox(self) -> Sandbox | None:
+        return self.scope.sandbox
+
+    @property
+    def walls(self) -> Walls | None:
+        return self.scope.walls
 
     @property
     def only_waits(self) -> bool:

@@ -77,7 +77,7 @@ class Host:
         self.bus = self.session.bus
         self.ui = create_runtime_ui(self.bus)
         self.rules = self.session.rules
-        self.controller = self.path._approval._controller
+        self.controller = self.path._approval_stage._controller
         self.journal = self.session.journal
         self.call_ids: set[str] = set()
         self.workers = (self.worker,)

@@ -197,7 +197,7 @@ async def test_a_revoked_approval_does_not_come_back_with_a_resumed_session(make
     host = make_host(
         approval="interactive", approval_callback=lambda request: {"approved": True, "remember": "session"}
     )
-    host.path._approval._on_kept = kept_recorder(host.journal)
+    host.path._approval_stage._on_kept = kept_recorder(host.journal)
     await host.type("/git_push --branch main")
     (fingerprint,) = host.controller.memory.grants()
     records = lambda: list(read(host.journal.path))  # noqa: E731

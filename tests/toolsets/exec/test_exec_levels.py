@@ -156,7 +156,7 @@ async def test_a_worker_without_zones(benches: Callable[..., Any], tmp_path: Pat
     alone = Sandbox(has_block=False)
     walls = Walls(alone, forge_home=tmp_path / "forge_home", host=WallsHost(report=ProbeReport(level=Level.FULL)))
     bench = benches(walls=walls)
-    bench.path.sandbox = alone
+    bench.path.scope.sandbox = alone
     assert (await bench.cmd("pwd; ls -A | wc -l")).status is Status.SUCCESS
     assert (await bench.cmd("ls /workspace")).status is not Status.SUCCESS
 

@@ -15,8 +15,9 @@ from tests.ui.web.stage import calls
 from tests.ui.web.test_page_fold import Story, _fold
 
 from golem_forge import tool
-from golem_forge.core.changes import PathChange
+from golem_forge.core.changes import ChangeSelection, PathChange
 from golem_forge.policy.rules.files import remembered_mode
+from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.web.api import events as api
@@ -151,10 +152,10 @@ async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(
         UndoStep(path="/workspace/a.txt", action="restore", selected=True, why="", diff=DIFF),
         UndoStep(path="/workspace/docs/b.md", action="delete", selected=False, why="edited since", diff=""),
     )
-    asked: list[dict[str, Any]] = []
+    asked: list[ChangeSelection] = []
 
-    def preview(*_: Any, **what: Any) -> UndoPreview:
-        asked.append(what)
+    def preview(home: Path, sandbox: Sandbox, session: str, selected: ChangeSelection, *, redo: bool) -> UndoPreview:
+        asked.append(selected)
         return UndoPreview(steps=steps, lost=(), calls=("c1",))
 
     monkeypatch.setattr(api, "preview", preview)
@@ -191,7 +192,7 @@ async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(
         ("/workspace/a.txt", True, ""),
         ("/workspace/docs/b.md", False, "edited since"),
     ]
-    assert asked[-1]["turn"] == 1
+    assert asked[-1] == ChangeSelection(turn=1)
     window.expects("404", "422")
 
 
