@@ -105,6 +105,22 @@ async def test_a_formatter_runs_after_an_edit_and_undo_takes_both_back(place: Pl
         )
 
 
+async def test_a_call_whose_caller_goes_away_ends_without_its_hooks(place: Place) -> None:
+    """The caller hears its own cancellation, not an Outcome, and nothing runs after the call."""
+    place.own({"on": "after_call", "tools": ["exec_command"], "run": place.program("note", "#!/bin/sh\nexit 0\n")})
+    async with place.session() as session:
+        command = "touch /workspace/begun; sleep 300"
+        call = asyncio.create_task(session.call("exec_command", {"cmd": command, "yield_time_ms": 30_000}))
+        async with asyncio.timeout(PATIENCE):
+            while not (place.root / "begun").exists():
+                await asyncio.sleep(0.02)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert ran(session) == []
+        assert (await session.call("exec_command", {"cmd": "true"})).ok and len(ran(session)) == 1
+
+
 async def test_a_formatter_for_all_tools_does_not_format_what_an_undo_brought_back(place: Place) -> None:
     (place.root / "old.py").write_text("x=0\n")
     tool = place.program("upper", UPPER)
