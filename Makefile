@@ -3,7 +3,7 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         every test, and lint beside them; what .ci/run calls
-#   make test-long    large objects, hundreds of rounds and examples, `make demo` as it is; half an hour
+#   make test-long    the tests of large objects, many rounds or examples alone, `make demo` as it is; half an hour
 #   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make soak         ten minutes of sessions on runners that are killed; counts, and what was left; writes build/soak.json
@@ -20,7 +20,6 @@
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks, SOAK_MINUTES=3 SOAK_ARGS="--store sqlite" the soak.
 
-LONG_TESTS := tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py tests/acceptance/test_the_demo.py
 PYTHON ?= python3
 SOAK_MINUTES ?= 10
 VENV   := .venv
@@ -78,15 +77,14 @@ test-parts:
 
 # Beside lint: one processor imports the tests while the other has the type checker.
 pytest: $(VENV)/.stamp
-	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --forked --dist worksteal $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest --processes $(TEST_PROCESSES) $(PYTEST_ARGS) </dev/null
 
 test-long: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
-	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 $(LONG_TESTS) $(PYTEST_ARGS) </dev/null
-	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 -m generated $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest --processes 2 --long --timeout 7200 $(PYTEST_ARGS) </dev/null
 
 test-quick: $(VENV)/.stamp
-	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --forked -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
+	@$(VENV)/bin/python -m pytest --processes $(TEST_PROCESSES) -m "not slow and not walls and not browser and not foreign" $(PYTEST_ARGS) </dev/null
 
 foreign:
 	@$(PYTHON) scripts/foreign_programs.py
@@ -113,7 +111,10 @@ $(COVER)/.stamp: pyproject.toml scripts/make_venv.py
 # those that the tests start.
 coverage: $(COVER)/.stamp foreign
 	@$(COVER)/bin/python scripts/system_packages.py $(TEST_PARTS)
-	@$(COVER)/bin/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --cov --cov-report=json:build/coverage.json $(PYTEST_ARGS) </dev/null
+	@rm -f build/.coverage*
+	@$(COVER)/bin/python -m coverage run -m pytest --processes $(TEST_PROCESSES) $(PYTEST_ARGS) </dev/null
+	@$(COVER)/bin/python -m coverage combine --quiet
+	@$(COVER)/bin/python -m coverage json --quiet -o build/coverage.json
 	@$(COVER)/bin/python scripts/coverage_table.py build/coverage.json
 
 $(DOCS)/.stamp: pyproject.toml scripts/make_venv.py

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
-import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ from . import disks, known_walls, machine, ready
 _numbers = itertools.count()
 FEW, MANY = 25, 400
 """Generated examples of a test that says no number of its own: in `make test`, and in `make test-long`."""
-pytest_plugins = ["tests.ui.web.bench", "tests.ui.web.stage"]
+pytest_plugins = ["tests.parallel", "tests.ui.web.bench", "tests.ui.web.stage"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="also what takes minutes: large objects, hundreds of rounds")
-    parser.addoption("--forked", action="store_true", help="processes of -n are forks of one that imported the tests")
+    parser.addoption("--long", action="store_true", help="the tests of large objects, many rounds or examples alone")
 
 
 @pytest.fixture(scope="session")
@@ -42,16 +40,14 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.disable()
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    if config.getoption("--forked"):
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """What commands are forked from imports all while the tests are collected."""
+    config = session.config
+    if config.getoption("--processes") and not config.option.collectonly:
+        meeting: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         running = contextlib.ExitStack()
-        meeting: Path = config._tmp_path_factory.getbasetemp()
-        words = config.invocation_params.args
-        python = running.enter_context(ready.starting_tests(words, meeting, known_walls.file_in(meeting)))
+        running.enter_context(ready.serving(meeting, known_walls.file_in(meeting)))
         config.add_cleanup(running.close)
-        for spec in specs:
-            spec.python = python
 
 
 def _choose_examples(number: int) -> None:
@@ -98,8 +94,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Those that take longest come first: begun last, one of them would run alone while the other processes wait. And
     each process gets a row of tests, so those with a browser share one."""
     here = f"{Path(__file__).parent}/"
-    if not config.getoption("--long"):
-        items[:] = [item for item in items if item.get_closest_marker("long") is None]
     for item in items:
         place = str(item.path).removeprefix(here)
         for name, places in _MARKED.items():
@@ -110,7 +104,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if getattr(getattr(item, "function", None), "is_hypothesis_test", False):
             item.add_marker("slow")
             item.add_marker("generated")
-    items.sort(key=_length, reverse=True)
+    is_wanted = _is_longer_then if config.getoption("--long") else _is_short
+    items[:] = sorted(filter(is_wanted, items), key=_length, reverse=True)
+
+
+def _is_short(item: pytest.Item) -> bool:
+    return item.get_closest_marker("long") is None
+
+
+def _is_longer_then(item: pytest.Item) -> bool:
+    marked = any(item.get_closest_marker(name) for name in ("long", "generated"))
+    return marked or "is_long" in getattr(item, "fixturenames", ())
 
 
 def _length(item: pytest.Item) -> int:
@@ -149,13 +153,6 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     path = tmp_path_factory.getbasetemp() / f"{name}_{next(_numbers)}"
     path.mkdir(mode=0o700)
     return path
-
-
-@pytest.fixture(scope="session")
-def meeting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that all processes of this run have, for what one of them makes for all; see `ready.alone`."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")

@@ -35,10 +35,7 @@ from .deadlines import PATIENCE, ROOM
 from .docs import ready_call
 
 _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
-_TESTS = _SERVER.with_name("ready_tests.py")
 
-_NAMED = "ready.place"
-"""The file with the place of the one that serves a meeting."""
 _A_PIPE_HOLDS = 1000
 
 _STARTED: list[subprocess.Popen[bytes]] = []
@@ -372,29 +369,16 @@ def _read(streams: tuple[int, ...], within: float) -> list[bytes] | None:
 @contextlib.contextmanager
 def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
     """One for all processes that come to the same directory, `meeting`: the first starts it, it ends when the last has
-    gone, however that was. `walls`: see known_walls; None: each command tries them, as the real one does."""
-    named = meeting / _NAMED
+    gone, however that was. Whoever asks before it has imported all waits. `walls`: see known_walls; None: each command
+    tries them, as the real one does."""
+    named = meeting / "ready.place"
     with open(meeting / "ready.people", "a") as people:
         fcntl.flock(people, fcntl.LOCK_SH)
         with alone(meeting):
             if not named.exists() or not os.path.exists(named.read_text()):
-                place = _new_place()
-                _start(place, people.name, walls)
-                named.write_text(place)
+                named.write_text(_start(people.name, walls))
             forge = ReadyForge(named.read_text())
         yield forge
-
-
-@contextlib.contextmanager
-def starting_tests(words: Sequence[str], meeting: Path, walls: Path) -> Iterator[str]:
-    """The `python` of processes that run tests: forks of one that has imported whatever `pytest WORD…` looks at. What
-    they find `serving` at `meeting` is the same process without the tests."""
-    place, tests = _new_place(), _new_place()
-    with open(f"{place}.people", "a") as people:
-        fcntl.flock(people, fcntl.LOCK_SH)
-        _start(place, people.name, walls, tests, *words)
-        (meeting / _NAMED).write_text(place)
-        yield f"{ReadyForge(tests).python} {_TESTS}"
 
 
 @contextlib.contextmanager
@@ -405,20 +389,18 @@ def alone(meeting: Path) -> Iterator[None]:
         yield
 
 
-def _new_place() -> str:
-    """Of a socket, in a directory that whoever listens there removes."""
-    return os.path.join(tempfile.mkdtemp(prefix="forge-"), "ready")  # the address of a socket has little room
-
-
-def _start(place: str, people: str, walls: Path | None, *tests: str) -> None:
-    known = "" if walls is None else str(walls)
-    server = subprocess.Popen(
-        [sys.executable, str(_SERVER), place, known, people, *tests],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # a Ctrl+C is for the tests, who end in order and still need it
-    )
-    assert server.stdout is not None
-    with server.stdout:
-        assert server.stdout.readline() == b"ready\n"
+def _start(people: str, walls: Path | None) -> str:
+    """Where it listens: in a directory that it removes at its end."""
+    place = os.path.join(tempfile.mkdtemp(prefix="forge-"), "ready")  # the address of a socket has little room
+    with socket.socket(socket.AF_UNIX) as desk:
+        desk.bind(place)
+        desk.listen(64)
+        server = subprocess.Popen(
+            [sys.executable, str(_SERVER), place, "" if walls is None else str(walls), people, str(desk.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[desk.fileno()],
+            start_new_session=True,  # a Ctrl+C is for the tests, who end in order and still need it
+        )
     _STARTED.append(server)
+    return place

@@ -5,25 +5,22 @@ again. Nothing else is shared: each command has its own process, directory, envi
 (or, as `python FILE …`, the program in a file), and ends with its threads joined, its exit functions run and its
 streams flushed. It does not wait for the disk: see disks.
 
-    ready_forge.py SOCKET [WALLS [PEOPLE [TESTS WORD…]]]    imports, prints `ready`, then forks for whoever asks
+    ready_forge.py SOCKET [WALLS [PEOPLE [LISTENING]]]    imports, prints `ready`, then forks for whoever asks
 
 WALLS: see known_walls. It ends, and takes the directory of its socket with it, when nobody holds a lock on the file
-PEOPLE any more: those who do may be killed at any time. TESTS: the socket of a second process, which has also imported
-the tests that `pytest WORD…` would run, for the processes of a run (tests/docs/ready_tests.py).
+PEOPLE any more: those who do may be killed at any time. LISTENING: the descriptor of the socket, if whoever starts it
+has opened it already, so that others can ask before it is ready.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import fcntl
 import gc
-import importlib
 import io
 import marshal
 import os
-import pkgutil
 import runpy
 import select
 import shutil
@@ -40,54 +37,39 @@ from pathlib import Path
 
 from ready_call import A_DESCRIPTOR, LENGTH
 
-_ELSEWHERE = (".run.client", ".run.shown", ".__main__")
-"""Programs that run inside the walls, and entry points."""
 LOOKS_UP_S = 1.0
-_HUGE = 2 << 20
-_COLLAPSE = 25
-"""MADV_COLLAPSE: the kernel puts small pages together at once."""
-_THEIRS = (
-    *("pydantic.main", "pydantic.fields", "jsonschema_rs", "ruamel.yaml", "sqlite3", "asyncio", "subprocess"),
-    *("prompt_toolkit.patch_stdout", "prompt_toolkit.shortcuts", "rich.console", "rich.markdown", "rich.syntax"),
-    *("pydantic_ai.models.anthropic", "pydantic_ai.models.openai", "pydantic_ai.providers.openai_compatible"),
-    *("openai.resources.responses.responses", "openai.resources.chat.completions.completions"),
-    *("pydantic_ai.providers.openai", "pydantic_ai.models.openrouter", "pydantic_ai.models.google", "PIL.Image"),
-    *("pydantic_ai.providers.google", "google.genai.client"),
-    *("genai_prices.data", "prompt_toolkit.input.vt100", "pygments.lexers.python"),
-    *("anyio._backends._asyncio", "encodings.idna", "encodings.utf_8_sig", "psycopg", "procrastinate"),
-    *("opentelemetry.sdk.trace.export", "opentelemetry.sdk.metrics.export"),
-    *(f"opentelemetry.exporter.otlp.proto.http.{each}_exporter" for each in ("trace", "metric")),
-)
-"""What Forge itself imports only where it is needed: the clients of the models are most of a command's time."""
-_MODELS = ("anthropic:claude-sonnet-5-5", "openai:gpt-5", "openai-compatible:local", "google:gemini-3-pro-preview")
 _ROOT = str(Path(__file__).parents[2])
 
 
-def serve(place: str, walls: str = "", people: str = "", tests: str = "", *words: str) -> None:
+def serve(place: str, walls: str = "", people: str = "", listening: str = "") -> None:
     """Returns in the process that is to be a command; its words are then in `sys.argv`."""
     gc.disable()  # nearly all that is made here stays: looking for rubbish took a third of the time
-    _import_all()
+    warm = _beside("warm")
+    _warm_up(warm)
     _beside("disks").need_no_waiting()
     _beside("machine").forget_model_servers()
     _beside("machine").answer_for_directories()
-    _ask_models()
-    desk = _listen(place)
-    has_tests = bool(tests) and os.fork() > 0
-    if has_tests:
-        desk.close()
-        desk, walls = _listen(tests), ""
-        _import_tests(words)
+    desk = socket.socket(fileno=int(listening)) if listening else _listen(place)
     if walls:
         _beside("known_walls").told(Path(walls))
     gc.collect()
     gc.freeze()  # or every command copies all of it when it first collects
     gc.enable()
-    _make_pages_huge()
-    if has_tests or not tests:
-        print("ready", flush=True)
+    warm.make_pages_huge()
+    print("ready", flush=True)
     with desk:
         wire = _wait_on_people(desk, people)
     _become(wire, walls)
+
+
+def _warm_up(warm: types.ModuleType) -> None:
+    sys.path.insert(0, _ROOT)
+    try:
+        warm.warm_up()
+    finally:
+        sys.path.remove(_ROOT)
+        for module in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+            del sys.modules[module]  # a program may have its own
 
 
 def _listen(place: str) -> socket.socket:
@@ -95,19 +77,6 @@ def _listen(place: str) -> socket.socket:
     desk.bind(place)
     desk.listen(16)
     return desk
-
-
-def _make_pages_huge() -> None:
-    """A fork copies the table of pages, fifty thousand small ones: half of what `forge --version` took. Where the
-    kernel has no huge pages, everything stays as it is."""
-    library = ctypes.CDLL(None)
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        place, rights, _, _, _, *file = line.split()
-        if rights.startswith("rw") and file in ([], ["[heap]"]):
-            begin, end = (int(number, 16) for number in place.split("-"))
-            begin += -begin % _HUGE
-            if end - begin >= _HUGE:
-                library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t((end - begin) // _HUGE * _HUGE), _COLLAPSE)
 
 
 def _wait_on_people(desk: socket.socket, people: str) -> socket.socket:
@@ -216,75 +185,6 @@ def _beside(name: str) -> types.ModuleType:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _import_all() -> None:
-    import golem_forge
-
-    found = (module.name for module in pkgutil.walk_packages(golem_forge.__path__, "golem_forge."))
-    for name in (*_THEIRS, *(name for name in found if not any(part in name for part in _ELSEWHERE))):
-        with contextlib.suppress(Exception):  # said by the command that needs it
-            importlib.import_module(name)
-    _make_lazy_parts()
-
-
-def _import_tests(words: tuple[str, ...]) -> None:
-    """As pytest does when it looks for them. What cannot be imported is told by the processes of the run. Nothing is
-    captured: a library that keeps `sys.stderr` as it is imported would have a file that is closed by then."""
-    import pytest
-
-    with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(["--collect-only", "--capture=no", *words])
-    gc.unfreeze()  # the tests that were found: each process finds its own
-    gc.disable()
-
-
-def _make_lazy_parts() -> None:
-    """What a command makes when it first needs it: methods of records, patterns, models of native tools."""
-    from golem_forge.core.regex import regex
-    from golem_forge.toolsets import TOOL_LIST
-
-    lazy_pattern = type(regex(""))
-    for name, module in list(sys.modules.items()):
-        for made in list(vars(module).values()) if name.startswith("golem_forge") else ():
-            if isinstance(made, lazy_pattern):
-                _ = made.groups
-            elif isinstance(made, type) and "__lazy_fields__" in vars(made):
-                for method in ("__init__", "__eq__", "__hash__"):
-                    getattr(made, method)
-    for tool in TOOL_LIST:
-        _ = tool.input, tool.input_schema
-
-
-def _ask_models() -> None:
-    """One question to each client of a model, here: their libraries make the classes for an answer when the first one
-    comes, which takes longer than all the rest of a command. A command whose client still makes them says the same."""
-    import asyncio
-
-    from golem_forge.agent.model.interface import Request, UserMessage
-    from golem_forge.agent.model.selection import open_model
-    from golem_forge.config.run_block import ProviderSettings
-
-    sys.path.insert(0, _ROOT)
-    try:
-        from tests.wire.server import WireCall, WireServer, WireTurn
-    finally:
-        sys.path.remove(_ROOT)
-        for module in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
-            del sys.modules[module]  # a program may have its own
-
-    async def ask(name: str, server: WireServer) -> None:
-        provider = name.partition(":")[0]
-        settings = ProviderSettings(base_url=server.base_url(provider), key_env="KEY")
-        model = open_model(name, settings={provider: settings}, environ={"KEY": "x"}, script_root=Path("/"))
-        async for _ in model.stream(Request(system="", messages=(UserMessage(text="Hello"),))):
-            pass
-        await model.aclose()
-
-    for name in _MODELS:
-        turn = WireTurn(say="Hello", calls=(WireCall(name="a", args={}),))
-        with contextlib.suppress(Exception), WireServer([turn]) as server:  # said by the command that needs it
-            asyncio.run(ask(name, server))
 
 
 def _run() -> int:
