@@ -45,6 +45,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     config = session.config
     if config.getoption("--processes") and not config.option.collectonly:
         meeting: Path = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        disks.keep_in_memory(meeting)
         running = contextlib.ExitStack()
         running.enter_context(ready.serving(meeting, known_walls.file_in(meeting)))
         config.add_cleanup(running.close)

@@ -15,6 +15,7 @@ import gc
 import itertools
 import os
 import sys
+import tempfile
 import warnings
 from collections import deque
 from collections.abc import Iterator
@@ -229,9 +230,7 @@ def _work(session: pytest.Session, name: str, wire: Connection) -> None:
 
 def _settle(config: pytest.Config, name: str, wire: Connection) -> None:
     plugins = config.pluginmanager
-    capture = plugins.getplugin("capturemanager")
-    capture.stop_global_capturing()
-    capture.start_global_capturing()  # its files were the first process's
+    _capture_into_own_files(plugins.getplugin("capturemanager"))
     for printing in ("terminalreporter", "junitxml", "lfplugin"):
         if plugin := plugins.getplugin(printing):
             plugins.unregister(plugin)
@@ -240,6 +239,17 @@ def _settle(config: pytest.Config, name: str, wire: Connection) -> None:
     meeting = config.stash[_MEETING] = factory.getbasetemp()
     factory._basetemp = meeting / name
     factory._basetemp.mkdir(mode=0o700)
+
+
+def _capture_into_own_files(capture: Any) -> None:
+    """In the place of the first process's, and under the same names: a library may have kept `sys.stderr`."""
+    capture.read_global_capture()
+    capture.suspend_global_capture()
+    for stream in (capture._global_capturing.out, capture._global_capturing.err):
+        if stream is not None:
+            with tempfile.TemporaryFile() as own:
+                os.dup2(own.fileno(), stream.tmpfile.fileno())
+    capture.resume_global_capture()
 
 
 def _pairs(session: pytest.Session, wire: Connection) -> Iterator[tuple[pytest.Item, pytest.Item | None]]:

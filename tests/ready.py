@@ -398,7 +398,8 @@ def _start(people: str, walls: Path | None) -> str:
         server = subprocess.Popen(
             [sys.executable, str(_SERVER), place, "" if walls is None else str(walls), people, str(desk.fileno())],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,  # never read, and open to the end: a command cannot turn a file into a pipe
+            stderr=subprocess.STDOUT,
             pass_fds=[desk.fileno()],
             start_new_session=True,  # a Ctrl+C is for the tests, who end in order and still need it
         )

@@ -155,7 +155,7 @@ async def go(bench: Bench) -> Bench:
 
     await GoCache(ForgeHome(_GO_KEPT), found, walls).warm(frozenset({"flag", "fmt", "os", "os/exec"}))
     home.ensure("cache")
-    shutil.copytree(_GO_KEPT / "cache" / "go", bench.home / "cache" / "go", copy_function=os.link, dirs_exist_ok=True)
+    shutil.copytree(_GO_KEPT / "cache" / "go", bench.home / "cache" / "go", dirs_exist_ok=True)
     return bench
 
 

@@ -8,9 +8,10 @@ import os
 import posix
 import shutil
 import socket
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,13 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def project(root: Path, tmp_path: Path) -> Project:
     return Project(root, tmp_path / "home")
+
+
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """Beside these files: one in memory has no new time after it was written through a mapping."""
+    with tempfile.TemporaryDirectory(prefix=".tests-", dir=Path(__file__).parents[3]) as directory:
+        yield Path(directory)
 
 
 def bound_socket(path: Path) -> None:
@@ -416,10 +424,11 @@ def wait_for_the_clock(path: Path) -> None:
 
 
 def test_a_process_that_goes_on_and_writes_through_a_mapping_is_seen(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    on_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A page that is written again before it was on disk gives its file no new time, and nobody is told."""
     monkeypatch.setattr(os, "fdatasync", posix.fdatasync)  # the real one, for which tests need not wait otherwise
+    project = Project(repository_at(on_disk / "project"), on_disk / "home")
     path = project.root / "work.txt"
     path.write_text("four years\n")
     span, facts = project.begin(1)

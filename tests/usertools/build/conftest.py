@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -148,9 +147,7 @@ def warm_go_cache(compiled_packages: Path) -> Callable[[ForgeHome], None]:
 
     def give(home: ForgeHome) -> None:
         home.ensure("cache")
-        shutil.copytree(
-            compiled_packages / "cache" / "go", home.path / "cache" / "go", copy_function=os.link, dirs_exist_ok=True
-        )
+        shutil.copytree(compiled_packages / "cache" / "go", home.path / "cache" / "go", dirs_exist_ok=True)
 
     return give
 
