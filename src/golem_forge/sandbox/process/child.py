@@ -54,7 +54,7 @@ GIVE_UP_S: Final = 1.5
 """Seconds after SIGKILL until the ExitStatus is given anyway; only a process stuck inside the kernel lasts so long."""
 IDLE_SECONDS: Final = 60.0
 READY_WITHIN_S: Final = 30.0
-_NOTICED_WITHIN_S: Final = 3.0
+_NOTICED_WITHIN_S: Final = 30.0
 _LAST_WORDS_S: Final = 0.3
 _LONGEST_SHOWN: Final = 4096
 
