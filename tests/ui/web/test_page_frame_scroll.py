@@ -13,7 +13,7 @@ from golem_forge import tool
 pytestmark = browsing
 
 KEYS = ("Alt+a", *["Tab"] * 10, "Alt+i", "Shift+Tab", "Alt+a", "End", "Alt+2", "Tab", "Tab", "Alt+1", "Alt+a")
-SIZES = ((1280, 800), (1280, 420), (900, 300), (360, 640))
+SIZES = ((1280, 800), (360, 640), (1280, 420), (900, 300))
 _MOVED = """async () => {
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
   const said = [];
@@ -31,7 +31,9 @@ _MOVED = """async () => {
 }"""
 
 
-async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(staged: Any, windows: Any) -> None:
+async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(
+    staged: Any, windows: Any, is_long: bool
+) -> None:
     @tool(needs_approval=True)
     def act(text: str) -> str:
         """Acts."""
@@ -46,9 +48,9 @@ async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(st
     await me.say("talk")
     await window.sees("A long answer.")
     await me.say("go")
-    for card in ("act", "a.txt"):
+    for card, sizes in (("act", SIZES[:2]), ("a.txt", SIZES[2:])):
         await me.sees_card(card)
-        for width, height in SIZES:
+        for width, height in SIZES if is_long else sizes:
             await window.page.set_viewport_size({"width": width, "height": height})
             for key in KEYS:
                 await window.press(key)
