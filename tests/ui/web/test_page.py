@@ -123,35 +123,6 @@ async def _title_is(window: Any, title: str) -> bool:
     return bool(await window.page.title() == title)
 
 
-_RINGS = """() => {
-  const rings = [];
-  for (let one = document.activeElement; one && one !== document.body; one = one.parentElement) {
-    const look = getComputedStyle(one);
-    if ((look.outlineStyle !== "none" && parseFloat(look.outlineWidth) > 0) || /0px 0px 0px 1px$/.test(look.boxShadow))
-      rings.push(one.className || one.tagName);
-  }
-  return document.activeElement === document.body ? null : rings;
-}"""
-
-
-async def test_whatever_has_the_focus_has_one_ring(staged: Any, windows: Windows) -> None:
-    stage = await staged(["Hello."])
-    window = await windows()
-    await window.open(stage.link())
-    await window.sees("live")
-    seen: list[list[str]] = []
-    for keys, area, filled in (("Alt+1", "Chat", ".composer-box"), ("Alt+4", "Settings", ".mode")):
-        await window.press(keys)
-        await window.page.locator("nav a[aria-current=page]", has_text=area).wait_for()
-        await window.page.locator(filled).first.wait_for()
-        for _ in range(25):
-            await window.press("Tab")
-            if (rings := await window.run(_RINGS)) is not None:
-                seen.append(rings)
-    assert [rings for rings in seen if len(rings) != 1] == []
-    assert ["composer-box"] in seen and any("mode" in rings[0].split() for rings in seen), seen
-
-
 _LISTS = """(html) => {
   document.body.innerHTML = `<ol class="items" role="list"><li class="item"><div class="words">${html}</div></li></ol>`;
   const all = (what) => [...document.querySelectorAll(`.words ${what}`)];

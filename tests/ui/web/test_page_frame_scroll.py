@@ -1,4 +1,4 @@
-"""Only the conversation scrolls: no shortcut, no focus and no card moves the frame around it."""
+"""Where the focus is can be seen, and only the conversation scrolls: no shortcut, focus or card moves the frame."""
 
 from __future__ import annotations
 
@@ -31,7 +31,18 @@ _MOVED = """async () => {
 }"""
 
 
-async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(
+_RINGS = """() => {
+  const rings = [];
+  for (let one = document.activeElement; one && one !== document.body; one = one.parentElement) {
+    const look = getComputedStyle(one);
+    if ((look.outlineStyle !== "none" && parseFloat(look.outlineWidth) > 0) || /0px 0px 0px 1px$/.test(look.boxShadow))
+      rings.push(one.className || one.tagName);
+  }
+  return document.activeElement === document.body ? null : rings;
+}"""
+
+
+async def test_the_focus_has_one_ring_and_neither_it_nor_a_shortcut_scrolls_the_frame(
     staged: Any, windows: Any, is_long: bool
 ) -> None:
     @tool(needs_approval=True)
@@ -45,6 +56,20 @@ async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(
     window = await windows()
     me = Person(window)
     await me.enter(stage.link())
+    await window.sees("live")
+    seen: list[list[str]] = []
+    for keys, area, filled in (("Alt+1", "Chat", ".composer-box"), ("Alt+4", "Settings", ".mode")):
+        await window.press(keys)
+        await window.page.locator("nav a[aria-current=page]", has_text=area).wait_for()
+        await window.page.locator(filled).first.wait_for()
+        for _ in range(25):
+            await window.press("Tab")
+            if (rings := await window.run(_RINGS)) is not None:
+                seen.append(rings)
+    assert [rings for rings in seen if len(rings) != 1] == []
+    assert ["composer-box"] in seen and any("mode" in rings[0].split() for rings in seen), seen
+
+    await window.press("Alt+1")
     await me.say("talk")
     await window.sees("A long answer.")
     await me.say("go")
