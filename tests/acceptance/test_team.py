@@ -30,7 +30,7 @@ from golem_forge.team import remote
 from golem_forge.team.people import Role, add_person
 from golem_forge.team.project_secrets import fingerprint, make_key
 from golem_forge.team.remote import RemoteStore
-from golem_forge.team.rows import NewSession
+from golem_forge.team.rows import NewSession, program_id
 from golem_forge.ui.web.api.team import team_operations
 from golem_forge.ui.web.security import MAX_OF_PERSON
 from golem_forge.ui.web.stream.socket import ACTIONS
@@ -83,7 +83,7 @@ class Team:
         bank = folder / "bank"
         bank.mkdir()
         for directory, people in ((self.program.folder, IN_SHOP), (bank, IN_BANK)):
-            self.program.forge("projects", "add", str(directory))
+            store.projects.add(program_id(directory), directory.name)
             for name, role in people.items():
                 self.tokens[name] = add_person(store, name, Role.NONE)
                 store.projects.grant(directory.name, name, role)

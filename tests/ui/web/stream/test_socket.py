@@ -186,42 +186,6 @@ def _request(frame: dict[str, Any]) -> str:
     return str(frame["event"]["data"].get("requestId")) if frame["event"]["type"] == "streaming" else ""
 
 
-async def test_open_questions_come_again_in_their_order_and_one_answer_counts(talk: Callable[..., Any]) -> None:
-    ran: list[str] = []
-
-    def stamp(name: str) -> str:
-        """Stamps."""
-        ran.append(name)
-        return name
-
-    turns = [calls(("stamp", {"name": "a"}), ("stamp", {"name": "b"})), "Done."]
-    runtime = await talk(turns, tools=[stamp], approval_mode="interactive")
-    async with served(runtime) as house:
-        first = await house.page()
-        await say(runtime, "go")
-        one = await first.until("approvalRequired")
-        two = await first.until("approvalRequired")
-        late = await house.page()
-        await late.until("caught_up")
-        again = [frame["event"]["data"]["requestId"] for frame in late.frames if frame.get("again")]
-        ids = [one["event"]["data"]["requestId"], two["event"]["data"]["requestId"]]
-        assert again == ids
-        wrong = await late.act("approvalResponse", requestId=ids[0], approved=True, choice="never offered")
-        assert wrong["ok"] is False and "was not offered" in wrong["problem"]
-        results = await asyncio.gather(
-            first.act("approvalResponse", requestId=ids[0], approved=True),
-            late.act("approvalResponse", requestId=ids[0], approved=True),
-        )
-        assert sorted(answer["ok"] for answer in results) == [False, True]
-        assert next(answer for answer in results if not answer["ok"])["problem"] == "Too late: answered in browser."
-        runtime.bus.emit("approvalResponse", {"requestId": ids[1], "approved": False}, source="terminal")
-        answer = await late.act("approvalResponse", requestId=ids[1], approved=True)
-        assert answer["problem"] == "Too late: answered in terminal."
-        await idle(late)
-        assert ran == ["a"]
-        assert [event["data"]["by"] for event in late.events("approvalResolved")] == ["browser", "terminal"]
-
-
 async def test_a_page_that_does_not_read_is_let_go_and_the_session_is_not_held_up(
     talk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
