@@ -144,10 +144,8 @@ async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any)
     assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
     assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
     await window.sees_not(AWAY)
-    assert await window.page.title() == "Forge – talk"
-    await window.page.reload()
     await window.sees("Approved")
-    assert did == ["late"]
+    assert await window.page.title() == "Forge – talk"
 
 
 _SAID = """() => {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.ui.web.asking import Asked
 
 pytest_plugins = ("tests.ui.web.asking",)
-FEW, MANY = 2, 20
+FEW, MANY = 1, 20
 """Generated requests of each operation and kind: in `make test`, and in `make test-long`."""
 LAST = ("end_session", "log_out")
 """After these nothing else is worth asking."""
