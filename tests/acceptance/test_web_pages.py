@@ -242,6 +242,7 @@ async def test_the_model_is_chosen_in_the_header_by_name_or_from_the_providers_l
         await dialog.get_by_label("Model").last.fill("two words")
         await dialog.get_by_role("button", name="Use this model").click()
         await window.sees(re.compile("Write one name"))
+        assert await window.accessible() == []
         await dialog.get_by_label("Model").last.fill("scripted:other.yaml")
         await dialog.get_by_role("button", name="Use this model").click()
         await me.button("Model: scripted:other.yaml. Choose another one").wait_for()
@@ -283,7 +284,7 @@ async def _none(locator: Any) -> bool:
 
 
 FRONT = "name: main\nmode: chat\ntoolsets: {filesystem: }\nsandbox: {zones: [{name: workspace}]}"
-TURNS = {"turns": [{"calls": [{"tool": WRITE[0], "args": WRITE[1]}]}, {"say": "Written."}]}
+TURNS = {"turns": [{"calls": [{"tool": WRITE[0], "args": WRITE[1]}]}, {"say": "Written."}, {"say": "Gladly."}]}
 
 
 async def test_forge_web_runs_its_own_sessions_and_shows_others(desk: Callable[..., Any], windows: Any) -> None:
@@ -326,6 +327,8 @@ async def test_forge_web_runs_its_own_sessions_and_shows_others(desk: Callable[.
     await me.answer()
     await window.sees("Written.")
     assert (place.root / "a.txt").read_text() == "one\n"
+    await me.say("thanks")
+    await window.sees("Gladly.")
 
     await me.go_to("Sessions")
     row = me.page.get_by_role("listitem").filter(has_text="the first")
