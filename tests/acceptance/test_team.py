@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.acceptance.mcp_bench import PYTHON
 from tests.deadlines import PATIENCE
-from tests.ready import ReadyForge
+from tests.ready import ReadyForge, run_in_process
 from tests.team.background import Program, until, write_call
 from tests.ui.web.bench import browsing
 from tests.ui.web.person import APPROVE, Person
@@ -27,9 +27,10 @@ from websockets.sync import client
 
 from golem_forge.cli.team import VERBS
 from golem_forge.team import remote
+from golem_forge.team.people import Role, add_person
 from golem_forge.team.project_secrets import fingerprint, make_key
 from golem_forge.team.remote import RemoteStore
-from golem_forge.team.rows import NewSession
+from golem_forge.team.rows import NewSession, program_id
 from golem_forge.ui.web.api.team import team_operations
 from golem_forge.ui.web.security import MAX_OF_PERSON
 from golem_forge.ui.web.stream.socket import ACTIONS
@@ -62,6 +63,10 @@ connect = partial(client.connect, open_timeout=PATIENCE)
 class Team:
     """A program with a runner, its page for a team, and somebody of each role."""
 
+    capture: Any = None
+    """The fixture `capfd` of the test that runs."""
+    _waiting: tuple[str, str] | None = None
+
     def __init__(self, folder: Path, ready: ReadyForge) -> None:
         self.program = Program(folder / "shop", folder / "home", ready=ready)
         self.laptop = folder / "laptop"
@@ -73,18 +78,15 @@ class Team:
             "---\nname: main\ndescription: d\nsandbox: {zones: [{name: work, mode: rw}]}\n"
             "toolsets: {filesystem: {}, mcp: {servers: [asker]}}\n---\nDo it.\n"
         )
-        self.tokens = {
-            name: json.loads(self.program.forge("people", "add", name, "--role", role, "--json"))["token"]
-            for name, role in ROLES.items()
-        }
+        store = self.program.store()
+        self.tokens = {name: add_person(store, name, Role(role)) for name, role in ROLES.items()}
         bank = folder / "bank"
         bank.mkdir()
         for directory, people in ((self.program.folder, IN_SHOP), (bank, IN_BANK)):
-            self.program.forge("projects", "add", str(directory))
+            store.projects.add(program_id(directory), directory.name)
             for name, role in people.items():
-                added = self.program.forge("people", "add", name, "--role", "none", "--json")
-                self.tokens[name] = json.loads(added)["token"]
-                self.program.forge("projects", "grant", directory.name, name, "--role", role)
+                self.tokens[name] = add_person(store, name, Role.NONE)
+                store.projects.grant(directory.name, name, role)
         self.program.forge("trust", "--yes")
         self.program.forge("mcp", "approve", "asker", "--yes")
         self.program.play(
@@ -113,13 +115,19 @@ class Team:
         connection.close()
         return answer.status, json.loads(said) if said else None
 
-    def forge(self, who: str, *words: str, code: int | None = 0) -> str:
-        """On a machine that knows the team's address and a token, and nothing else. `code`: None: any."""
+    def forge(self, who: str, *words: str, code: int | None = 0, alone: bool = False) -> str:
+        """On a machine that knows the team's address and a token, and nothing else. `code`: None: any. `alone`: as a
+        process of its own; else in this one."""
         home = self.laptop / "home"
         home.mkdir(exist_ok=True)
         (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n")
         environ = {"FORGE_HOME": str(home), "STORE_URL": self.url, "FORGE_TEAM_TOKEN": self.tokens[who]}
-        said = self.program.forge(*words, code=code, cwd=self.laptop, **environ)
+        if alone:
+            said = self.program.forge(*words, code=code, cwd=self.laptop, **environ)
+        else:
+            done = run_in_process(self.capture, *words, cwd=self.laptop, env=self.program.environ | environ)
+            said = done.stdout + done.stderr
+            assert code in (None, done.returncode), (words, done.returncode, said)
         assert self.tokens[who] not in said
         return said
 
@@ -132,6 +140,14 @@ class Team:
         store = self.program.store()
         return str(until(lambda: store.questions.rows(session=session), or_else=self.program.logs)[0].id)
 
+    def waiting(self) -> tuple[str, str]:
+        """A session and its open question, for who changes neither: one for all."""
+        row = self._waiting and self.program.store().questions.get(self._waiting[1])
+        if self._waiting is None or row is None or row.state != "open":
+            session = self.start()
+            self._waiting = (session, self.question(session))
+        return self._waiting
+
     def close(self) -> None:
         self.server.terminate()
         assert self.server.wait(PATIENCE) == 0
@@ -139,10 +155,16 @@ class Team:
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory, ready_forge: ReadyForge) -> Iterator[Team]:
+def one_team(tmp_path_factory: pytest.TempPathFactory, ready_forge: ReadyForge) -> Iterator[Team]:
     made = Team(tmp_path_factory.mktemp("team"), ready_forge)
     yield made
     made.close()
+
+
+@pytest.fixture
+def team(one_team: Team, capfd: pytest.CaptureFixture[str]) -> Team:
+    one_team.capture = capfd
+    return one_team
 
 
 def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> None:
@@ -151,8 +173,7 @@ def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> Non
         return [each for each in team.ask("ann", "/api/team/refusals")[1]["rows"] if each["person"] == "vera"]
 
     before = refused()
-    session = team.start()
-    question = team.question(session)
+    session, question = team.waiting()
     action = {"type": "approvalResponse", "data": {"requestId": question, "approved": True}}
     tried = [
         ("/api/sessions", {"input": "mine"}, "POST"),
@@ -206,12 +227,12 @@ def test_a_viewer_is_refused_on_every_door_and_it_is_recorded(team: Team) -> Non
 
 
 def test_a_person_with_a_token_at_the_store_itself_is_bound_by_their_role(team: Team) -> None:
-    said = team.program.forge("send", team.start(), "hello", code=3, FORGE_TEAM_TOKEN=team.tokens["vera"])
+    said = team.program.forge("send", team.waiting()[0], "hello", code=3, FORGE_TEAM_TOKEN=team.tokens["vera"])
     assert "may not send: that takes an operator" in said
 
 
 def test_four_eyes_from_another_machine_and_the_record_says_who(team: Team) -> None:
-    queued = team.forge("bob", "run", "--background", "write it")
+    queued = team.forge("bob", "run", "--background", "write it", alone=True)
     session = team.program.store().find(queued.split()[1]).id
     assert session[:12] in team.forge("vera", "ps")
     first = team.question(session)
@@ -225,7 +246,7 @@ def test_four_eyes_from_another_machine_and_the_record_says_who(team: Team) -> N
     assert team.ask("bob", f"/api/team/questions/{second.id}/answer", {"answer": {"approved": True}})[0] == 403
     assert "bob started this session, wrote to it" in team.forge("vera", "inbox", second.id[:12])
     assert (team.program.folder / "work" / "a.txt").exists()
-    team.forge("olga", "inbox", "answer", second.id[:12], "--approve")
+    team.forge("olga", "inbox", "answer", second.id[:12], "--approve", alone=True)
     until(lambda: not (team.program.folder / "work" / "a.txt").exists())
     lines = b"".join(line for _, line in until(lambda: _finished(store, session))).decode()
     assert '"answeredAs":"bob","door":"api"' in lines
@@ -275,8 +296,7 @@ def test_a_batch_from_another_machine_runs_on_the_teams_and_only_an_admin_reads_
 
 
 def test_an_admin_verifies_the_whole_log_from_another_machine(team: Team) -> None:
-    session = team.start()
-    team.question(session)
+    session, _ = team.waiting()
     said = team.forge("ann", "log", "verify")
     assert f"{session[:12]}  ok" in said and "NOT ok" not in said
 
@@ -352,7 +372,7 @@ def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_th
         assert laptop.live(session, count)[0] == []
         laptop.answer_form(session, {**answer, "requestId": again["requestId"]})
         assert event("formResolved")["action"] == "accept"
-    assert "Once more." in team.forge("vera", "attach", session[:12])
+    assert "Once more." in team.forge("vera", "attach", session[:12], alone=True)
     row = until(
         lambda: (found := team.program.store().questions.get(form["requestId"])) and found.state != "open" and found
     )
@@ -365,7 +385,7 @@ def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_th
 def test_a_removed_token_stops_working_at_once_and_its_socket_is_closed(team: Team) -> None:
     token = team.ask("ann", "/api/team/people", {"name": "gone", "role": "viewer"})[1]["token"]
     team.tokens["gone"] = token
-    session = team.start()
+    session, _ = team.waiting()
     with connect(
         f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream", additional_headers=_bearer(team, "gone")
     ) as socket:
@@ -380,7 +400,7 @@ def test_a_removed_token_stops_working_at_once_and_its_socket_is_closed(team: Te
 
 
 def test_one_person_cannot_close_the_live_page_for_the_others(team: Team) -> None:
-    stream = f"ws://127.0.0.1:{team.port}/api/sessions/{team.start()}/stream"
+    stream = f"ws://127.0.0.1:{team.port}/api/sessions/{team.waiting()[0]}/stream"
     with ExitStack() as opened:
         for _ in range(MAX_OF_PERSON):
             socket = opened.enter_context(connect(stream, additional_headers=_bearer(team, "vera")))
@@ -581,9 +601,15 @@ async def test_an_inbox_of_many_is_narrowed_and_answered_together_on_the_page(te
 
 
 @browsing
-async def test_a_projects_admin_gives_roles_in_it_on_the_page(team: Team, windows: Any) -> None:
+async def test_a_projects_admin_gives_roles_and_sets_quotas_and_secrets_on_the_page(team: Team, windows: Any) -> None:
+    """A secret leaves the browser sealed: the page and the database do not have it; a runner opens it."""
+    store, home = team.program.store(), team.program.home
+    shop = next(each.id for each in store.projects.all() if each.name == "shop")
+    store.secrets.publish(make_key(home))
     window = await windows()
-    window.expects("401")
+    window.expects("401", r"404 .*/api/team/quotas")  # for nobody of that name
+    sent: list[str] = []
+    window.page.on("request", lambda request: sent.append(f"{request.url} {request.post_data}"))
     before = len(team.ask("ann", "/api/team/refusals")[1]["rows"])
     await window.open(f"{team.url}/#code={team.tokens['ada-s']}")
     page = window.page
@@ -601,23 +627,7 @@ async def test_a_projects_admin_gives_roles_in_it_on_the_page(team: Team, window
     await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     await page.get_by_role("button", name="Take the role of mallory in shop back").wait_for(state="detached")
     assert team.ask("mallory", "/api/team/sessions")[1]["rows"] == []
-    assert len(team.ask("ann", "/api/team/refusals")[1]["rows"]) == before  # the page asks for nothing that is not hers
 
-
-@browsing
-async def test_a_projects_admin_sets_quotas_and_secrets_on_the_page(team: Team, windows: Any) -> None:
-    """The value leaves the browser sealed: the page and the database do not have it; a runner opens it."""
-    store, home = team.program.store(), team.program.home
-    shop = next(each.id for each in store.projects.all() if each.name == "shop")
-    store.secrets.publish(make_key(home))
-    window = await windows()
-    window.expects(r"404 .*/api/team/quotas")  # for nobody of that name
-    sent: list[str] = []
-    window.page.on("request", lambda request: sent.append(f"{request.url} {request.post_data}"))
-    before = len(team.ask("ann", "/api/team/refusals")[1]["rows"])
-    await window.open(f"{team.url}/#code={team.tokens['ada-s']}")
-    page = window.page
-    await page.get_by_role("link", name="Team").click()
     await window.sees("No quota: nothing bounds what a day costs.")
     assert await page.get_by_label("Quota of", exact=True).locator("option").all_inner_texts() == ["shop"]
     await page.get_by_role("button", name="Set quota").click()
@@ -660,32 +670,13 @@ async def test_a_projects_admin_sets_quotas_and_secrets_on_the_page(team: Team, 
     await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     await window.sees("No secret yet.")
     assert await page.get_by_role("button", name="Put into group").count() == 0  # groups are for admins of all projects
-    assert len(team.ask("ann", "/api/team/refusals")[1]["rows"]) == before
+    refusals = len(team.ask("ann", "/api/team/refusals")[1]["rows"])
+    assert refusals == before, "the page asks for nothing that is not hers"
     team.forge("ada-s", "projects", "quota", "shop")
 
 
 @browsing
-async def test_an_admin_of_all_projects_manages_groups_on_the_page(team: Team, windows: Any) -> None:
-    window = await windows()
-    await window.open(f"{team.url}/#code={team.tokens['ann']}")
-    page = window.page
-    await page.get_by_role("link", name="Team").click()
-    await page.get_by_label("Member", exact=True).fill("mallory")
-    await page.get_by_label("Group", exact=True).fill("@auditors")
-    await page.get_by_role("button", name="Put into group").click()
-    await window.sees("mallory is in @auditors.")
-    assert team.program.store().projects.groups() == {"auditors": ["mallory"]}
-    assert "all projects together" in await page.get_by_label("Quota of", exact=True).inner_text()
-    assert await window.accessible() == []
-    await window.picture("team-groups")
-    await page.get_by_role("button", name="Take mallory out of @auditors").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    await window.sees("No group yet.")
-    assert team.program.store().projects.groups() == {}
-
-
-@browsing
-async def test_an_admin_manages_the_team_on_the_page(team: Team, windows: Any) -> None:
+async def test_an_admin_manages_the_team_and_its_groups_on_the_page(team: Team, windows: Any) -> None:
     team.ask("vera", "/api/team/people")
     team.program.store().accounts.add_rule({"verdict": "preApproved", "tool": "webfetch"}, "ann")
     window, other = await windows(), await windows()
@@ -710,6 +701,20 @@ async def test_an_admin_manages_the_team_on_the_page(team: Team, windows: Any) -
         await window.page.get_by_role("button", name=what).wait_for(state="detached")
     assert team.program.store().accounts.rules() == []
     await other.sees("You are no longer logged in")
+
+    page = window.page
+    await page.get_by_label("Member", exact=True).fill("mallory")
+    await page.get_by_label("Group", exact=True).fill("@auditors")
+    await page.get_by_role("button", name="Put into group").click()
+    await window.sees("mallory is in @auditors.")
+    assert team.program.store().projects.groups() == {"auditors": ["mallory"]}
+    assert "all projects together" in await page.get_by_label("Quota of", exact=True).inner_text()
+    assert await window.accessible() == []
+    await window.picture("team-groups")
+    await page.get_by_role("button", name="Take mallory out of @auditors").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await window.sees("No group yet.")
+    assert team.program.store().projects.groups() == {}
 
 
 @browsing
@@ -970,9 +975,12 @@ def test_every_command_of_a_team_is_in_the_table() -> None:
 def test_every_command_asks_for_the_role_that_it_needs(team: Team, command: str) -> None:
     may, told, words = TYPED[command]
     session = question = "-"
-    if "SESSION" in words or "QUESTION" in words:
+    if command in ("inbox answer", "send", "stop"):
         session = team.start()
         question = team.question(session)
+    elif "SESSION" in words:
+        session, question = team.waiting()
+    if session != "-":
         words = words.replace("SESSION", session).replace("QUESTION", question)
     (team.laptop / "tasks.txt").write_text("first\n")
     line = [*command.split(), *words.split()]
@@ -988,8 +996,7 @@ def test_every_command_asks_for_the_role_that_it_needs(team: Team, command: str)
 
 
 def test_another_projects_admin_finds_nothing_by_socket_and_command_line(team: Team) -> None:
-    session = team.start()
-    question = team.question(session)
+    session, question = team.waiting()
     stream = f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream"
     with connect(stream, additional_headers=_bearer(team, "mallory")) as socket:
         assert json.loads(socket.recv(PATIENCE)) == {

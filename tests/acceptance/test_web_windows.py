@@ -37,11 +37,13 @@ class Counting(list[str]):
         return deploy
 
 
-async def test_a_reload_in_the_middle_of_an_approval(staged: Any, windows: Any) -> None:
-    """Cases 6 and 31: the same cards, in the same order; the answer works; one execution."""
+async def test_a_card_outlives_a_reload_and_is_answered_once_by_two_windows(staged: Any, windows: Any) -> None:
+    """Cases 6, 31 and 32: the same cards, in the same order; the answer works; one execution, and the other window
+    shows who answered."""
     did = Counting()
-    turns = [calls(("deploy", {"where": "one"}), ("deploy", {"where": "two"}), say="Both, please."), "Done."]
-    stage = await staged(turns, tools=[did.tool()])
+    both = calls(("deploy", {"where": "one"}), ("deploy", {"where": "two"}), say="Both, please.")
+    more = [calls(("deploy", {"where": where})) for where in ("three", "four")]
+    stage = await staged([both, "Done.", *more, "All done."], tools=[did.tool()])
     window = await windows()
     me = Person(window)
     await me.enter(stage.link())
@@ -55,9 +57,9 @@ async def test_a_reload_in_the_middle_of_an_approval(staged: Any, windows: Any) 
     assert await me.button(DENY).count() == 2
     texts = await me.cards().all_inner_texts()
     assert texts[0].find("one") >= 0 and texts[-1].find("two") >= 0
-    late = await windows(beside=window)
+    late = await windows()
     other = Person(late)
-    await late.open(stage.address)
+    await other.enter(stage.link())
     await until(lambda: _whole(other, "two"), "both are shown there too")
     await me.answer()
     await until(lambda: len(did) == 1, "one ran")
@@ -66,6 +68,23 @@ async def test_a_reload_in_the_middle_of_an_approval(staged: Any, windows: Any) 
     await late.sees("Done.")
     assert sorted(did) == ["one", "two"]
     assert [event.wire["by"] for event in stage.seen("approvalResolved")] == ["browser", "browser"]
+
+    await me.say("deploy more")
+    for person in (me, other):
+        await person.sees_card("three")
+    buttons = [await person.ready_button(name) for person, name in ((me, APPROVE), (other, DENY))]
+    await asyncio.gather(*(button.evaluate("button => button.click()") for button in buttons))
+    await until(lambda: len(stage.seen("approvalRequired")) == 4, "the next one is asked")
+    [resolved] = stage.seen("approvalResolved")[2:]
+    assert did[2:] == (["three"] if resolved.wire["approved"] else [])
+    for person in (me, other):
+        await person.sees_card("four")
+    await me.answer()
+    await late.sees("All done.")
+    for person in (me, other):
+        await person.window.sees(re.compile("approved|answered", re.I))
+        assert await person.button(DENY).filter(visible=True).count() == 0
+    assert did[-1] == "four" and len(did) <= 4
 
 
 async def _whole(me: Person, last: str) -> str:
@@ -85,35 +104,9 @@ def _still(text: str) -> str:
     return re.sub(r"\d+(\.\d+)?\s*(ms|s|min)\b|just now|\d\d:\d\d(:\d\d)?", "", text)
 
 
-async def test_two_windows_answer_the_same_card(staged: Any, windows: Any) -> None:
-    """Case 32: one execution, and the other window shows who answered."""
-    did = Counting()
-    turns = [calls(("deploy", {"where": where})) for where in ("one", "two")]
-    stage = await staged([*turns, "Done."], tools=[did.tool()])
-    first = Person(await windows())
-    await first.enter(stage.link())
-    second = Person(await windows())
-    await second.enter(stage.link())
-    await first.say("deploy")
-    await first.sees_card("one")
-    await second.sees_card("one")
-    buttons = [await person.ready_button(name) for person, name in ((first, APPROVE), (second, DENY))]
-    await asyncio.gather(*(button.evaluate("button => button.click()") for button in buttons))
-    await until(lambda: len(stage.seen("approvalRequired")) == 2, "the next one is asked")
-    [resolved] = stage.seen("approvalResolved")
-    assert len(did) == (1 if resolved.wire["approved"] else 0)
-    await first.sees_card("two")
-    await second.sees_card("two")
-    await first.answer()
-    await second.window.sees("Done.")
-    for person in (first, second):
-        await person.window.sees(re.compile("approved|answered", re.I))
-        assert await person.button(DENY).filter(visible=True).count() == 0
-    assert did[-1] == "two" and len(did) <= 2
-
-
 async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any) -> None:
-    """Case 31: the final text is the journal's, nothing is doubled; an answer given meanwhile is sent afterwards."""
+    """Case 31: the final text is the journal's, nothing is doubled; an answer given meanwhile counts afterwards, its
+    card stays and never says what was not so."""
     did = Counting()
     words = " ".join(f"word{number}" for number in range(120))
     gate = asyncio.Event()
@@ -137,12 +130,31 @@ async def test_the_connection_is_cut_while_it_streams(staged: Any, windows: Any)
 
     await me.say("and deploy")
     await me.sees_card("late")
+    assert await window.page.title() == "(1) Forge – talk"
+    card = await window.page.query_selector(".items > li.waits")
+    await window.run(_SAID)
     with stage.unplugged():
         await window.sees(AWAY)
+        await window.sees("Connecting…")
         await me.answer()
+        await window.sees("sending…")
         assert did == []
     await window.sees("Done.")
     assert did == ["late"]
+    assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
+    assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
+    await window.sees_not(AWAY)
+    await window.sees("Approved")
+    assert await window.page.title() == "Forge – talk"
+
+
+_SAID = """() => {
+  window.said = [];
+  new MutationObserver(() => {
+    const now = document.querySelector("article[data-request-id]")?.innerText ?? "";
+    if (now !== said.at(-1)) said.push(now);
+  }).observe(document.body, {subtree: true, childList: true, characterData: true});
+}"""
 
 
 async def test_the_server_goes_and_comes_again(staged: Any, windows: Any) -> None:

@@ -399,15 +399,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 async def until(condition: Callable[[], Any], what: str = "it happens", within: float = PATIENCE) -> Any:
     """Polls, letting the loop run; gives the first thing that is not empty. Playwright's own waits look only twice a
-    second. A look at a page takes the processor from what is waited for, so looks become rarer."""
+    second. A look at a page takes the processor from what is waited for, so such looks become rarer."""
     end = time.monotonic() + within
     pause = 0.02
     while True:
         found = condition()
         if isinstance(found, Awaitable):
             found = await found
+            pause = min(max(1.25 * pause, 0.04), 0.2)
         if found:
             return found
         assert time.monotonic() < end, f"not within {within} s: {what}"
         await asyncio.sleep(pause)
-        pause = min(1.2 * pause, 0.1)

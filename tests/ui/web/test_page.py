@@ -19,14 +19,6 @@ pytestmark = browsing
 
 _ITEMS = "() => [...document.querySelectorAll('.items > li')].map((one) => [one.dataset.kind, one.innerText])"
 
-_SAID = """() => {
-  window.said = [];
-  new MutationObserver(() => {
-    const now = document.querySelector("article[data-request-id]")?.innerText ?? "";
-    if (now !== said.at(-1)) said.push(now);
-  }).observe(document.body, {subtree: true, childList: true, characterData: true});
-}"""
-
 
 def _asked(stage: Any) -> list[Any]:
     return stage.seen("inputPrompt")  # type: ignore[no-any-return]
@@ -96,104 +88,6 @@ async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, window
     assert [event.wire["content"] for event in stage.seen("userInput")] == ["meanwhile"]
 
 
-async def test_a_page_says_what_it_is_about_and_a_call_is_one_line(staged: Any, windows: Windows) -> None:
-    """Title, sessions beside the chat, where and with which model, what waits, Rewind."""
-
-    @tool(needs_approval=True)
-    def push(branch: str, remote: str = "origin") -> str:
-        """Pushes."""
-        return f"pushed {branch}"
-
-    stage = await staged([calls(("push", {"branch": "main"})), "Done."], tools=[push])
-    window = await windows()
-    await window.open(stage.link())
-    page = window.page
-    model = stage.seen("sessionStarted")[0].wire["model"]
-    await page.locator(".empty .standing").get_by_text(model).wait_for()
-    await page.keyboard.type("Push it, please")
-    await window.press("Enter")
-    await window.sees("risk high")
-    await page.get_by_role("heading", level=1, name="Push it, please").wait_for()
-    waits = await page.locator("#panel .queue").inner_text()
-    assert 'branch="main"' in waits
-    await window.press("Alt+a")
-    await window.tab_to("Approve once")
-    await page.wait_for_selector("[data-ready=true]")
-    await window.press("Enter")
-    await window.sees("Done.")
-    head = page.locator(".tool-head").first
-    assert await head.get_attribute("aria-expanded") == "false" and "branch" in await head.inner_text()
-    foot = page.locator("#foot")
-    assert "context" not in await foot.inner_text(), "the panel has it"
-    recent = page.get_by_role("navigation", name="Recent sessions")
-    await page.set_viewport_size({"width": 1280, "height": 800})
-    await recent.get_by_role("link", name="Push it, please").wait_for()
-    assert await window.accessible() == []
-    await page.set_viewport_size({"width": 768, "height": 800})
-    assert not await recent.is_visible()
-    await page.get_by_role("button", name="Rewind to before this message").click()
-    await page.get_by_role("dialog").get_by_role("button", name="Rewind", exact=True).click()
-    await until(lambda: [one.wire["text"] for one in stage.seen("command")] == ["/rewind 1 both"], "it went out")
-
-
-async def test_the_server_goes_and_comes_back(staged: Any, windows: Windows) -> None:
-    """Cut in the middle of a question: the page says so, the answer given meanwhile counts, the card stays and never
-    says of it what was not so."""
-    ran: list[str] = []
-
-    @tool(needs_approval=True)
-    def push(branch: str) -> str:
-        """Pushes."""
-        ran.append(branch)
-        return f"pushed {branch}"
-
-    stage = await staged([calls(("push", {"branch": "main"})), "Done."], tools=[push])
-    window = await windows()
-    window.expects("WebSocket connection", "ERR_CONNECTION", "Failed to load resource")
-    await window.open(stage.link())
-    await window.sees("live")
-    await window.page.keyboard.type("go")
-    await window.press("Enter")
-    await window.sees("risk high")
-    assert await window.page.title() == "(1) Forge – go"
-    card = await window.page.query_selector(".items > li.waits")
-    await window.run(_SAID)
-
-    with stage.unplugged():
-        await window.sees("The server does not answer")
-        await window.sees("Connecting…")
-        await window.press("Alt+a")
-        await window.tab_to("Approve once")
-        await window.page.wait_for_selector("[data-ready=true]")
-        await window.press("Enter")
-        await window.sees("sending…")
-        assert ran == []
-    await window.sees("Done.")
-
-    assert ran == ["main"]
-    assert card is not None and await card.evaluate("(node) => node.isConnected"), "another card was drawn"
-    assert "Nothing ran" not in "\n".join(await window.run("() => said")), "it did"
-    await window.sees("Approved")
-    await window.sees_not("The server does not answer")
-    assert await window.page.title() == "Forge – go"
-    await window.page.reload()
-    await window.sees("Approved")
-    assert ran == ["main"]
-
-
-async def test_without_a_cookie_the_page_says_where_the_link_is(staged: Any, windows: Windows) -> None:
-    stage = await staged([])
-    window = await windows()
-    window.expects("401")
-    await window.open(stage.address + "/#code=nobody-knows-this")
-    await window.sees("This page is not signed in")
-    assert "nobody-knows" not in window.page.url
-    assert await window.accessible() == []
-    await window.open(stage.link())  # where the page is: only the fragment changes
-    await window.sees("live")
-    assert "#" not in window.page.url
-
-
 async def test_what_strangers_say_around_the_conversation(staged: Any, windows: Windows) -> None:
     """Hidden characters in the title and in a text put into the box; names that make a page wider than it is; a
     session that there is not."""
@@ -227,35 +121,6 @@ async def test_what_strangers_say_around_the_conversation(staged: Any, windows: 
 
 async def _title_is(window: Any, title: str) -> bool:
     return bool(await window.page.title() == title)
-
-
-_RINGS = """() => {
-  const rings = [];
-  for (let one = document.activeElement; one && one !== document.body; one = one.parentElement) {
-    const look = getComputedStyle(one);
-    if ((look.outlineStyle !== "none" && parseFloat(look.outlineWidth) > 0) || /0px 0px 0px 1px$/.test(look.boxShadow))
-      rings.push(one.className || one.tagName);
-  }
-  return document.activeElement === document.body ? null : rings;
-}"""
-
-
-async def test_whatever_has_the_focus_has_one_ring(staged: Any, windows: Windows) -> None:
-    stage = await staged(["Hello."])
-    window = await windows()
-    await window.open(stage.link())
-    await window.sees("live")
-    seen: list[list[str]] = []
-    for keys, area, filled in (("Alt+1", "Chat", ".composer-box"), ("Alt+4", "Settings", ".mode")):
-        await window.press(keys)
-        await window.page.locator("nav a[aria-current=page]", has_text=area).wait_for()
-        await window.page.locator(filled).first.wait_for()
-        for _ in range(25):
-            await window.press("Tab")
-            if (rings := await window.run(_RINGS)) is not None:
-                seen.append(rings)
-    assert [rings for rings in seen if len(rings) != 1] == []
-    assert ["composer-box"] in seen and any("mode" in rings[0].split() for rings in seen), seen
 
 
 _LISTS = """(html) => {
@@ -322,32 +187,45 @@ _LETTERS_SEEN = """(part) => {
 }"""
 
 
-async def test_a_title_can_be_read_on_a_phone_and_a_call_says_what_it_was_about(staged: Any, windows: Windows) -> None:
-    """Beside the state, the bell and the buttons of the header; and beside who answered its question."""
+async def test_a_page_says_what_it_is_about_and_a_call_is_one_line(staged: Any, windows: Windows) -> None:
+    """Title, on a phone too, beside all else in the header; sessions beside the chat, where and with which model, what
+    waits, what a call was about, Rewind."""
     command = {"cmd": "python3 -c 'print(sum(range(10)))' > total.txt"}
     worker = Worker(name="main", toolsets={"exec": {}}, sandbox=WORKSPACE)
     stage = await staged([calls(("exec_command", command)), "Done."], worker=worker)
     window = await windows()
     await window.open(stage.link())
     page = window.page
-    await page.set_viewport_size({"width": 390, "height": 844})
-    await window.sees("live")
-    await page.locator("textarea").fill("Make the bread in our little shop a bit dearer")
+    model = stage.seen("sessionStarted")[0].wire["model"]
+    await page.locator(".empty .standing").get_by_text(model).wait_for()
+    await page.keyboard.type("Make the bread in our little shop a bit dearer")
     await window.press("Enter")
     person = Person(window)
     await person.sees_card("total.txt")
+    assert "total.txt" in await page.locator("#panel .queue").inner_text()
     title = page.get_by_role("heading", level=1, name="Make the bread")
+    await page.set_viewport_size({"width": 390, "height": 844})
     assert await title.evaluate(_LETTERS_SEEN) >= 30, "while a question waits"
     await person.answer()
     await window.sees("Done.")
     assert await title.evaluate(_LETTERS_SEEN) >= 30
-    assert not await page.evaluate("() => document.documentElement.scrollWidth > window.innerWidth")
+    assert not await window.overflows()
     assert await window.accessible() == []
     await window.picture("title-390")
     await page.set_viewport_size({"width": 1280, "height": 800})
-    about = page.locator(".with-call .tool-about")
-    assert await about.evaluate(_LETTERS_SEEN) >= 20
+    assert await page.locator(".with-call .tool-about").evaluate(_LETTERS_SEEN) >= 20
     await window.picture("call-1280")
+    head = page.locator(".tool-head").first
+    assert await head.get_attribute("aria-expanded") == "false" and "total.txt" in await head.inner_text()
+    assert "context" not in await page.locator("#foot").inner_text(), "the panel has it"
+    recent = page.get_by_role("navigation", name="Recent sessions")
+    await recent.get_by_role("link", name="Make the bread").wait_for()
+    assert await window.accessible() == []
+    await page.set_viewport_size({"width": 768, "height": 800})
+    assert not await recent.is_visible()
+    await page.get_by_role("button", name="Rewind to before this message").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Rewind", exact=True).click()
+    await until(lambda: [one.wire["text"] for one in stage.seen("command")] == ["/rewind 1 both"], "it went out")
 
 
 _TOO_WIDE = """() => {

@@ -18,8 +18,9 @@ from golem_forge import tool
 pytestmark = browsing
 
 
-async def test_nothing_that_comes_moves_a_card_that_waits(staged: Any, windows: Any) -> None:
-    """Threat: one presses where Deny stood, and there stands another answer by then."""
+async def test_a_card_stands_still_and_takes_only_a_press_that_is_meant(staged: Any, windows: Any) -> None:
+    """Threat: one presses where Deny stood, and there stands another answer by then; or a blank, typed for the box,
+    presses the button that has the focus."""
 
     @tool(needs_approval=True)
     def first(x: str) -> str:
@@ -48,32 +49,16 @@ async def test_nothing_that_comes_moves_a_card_that_waits(staged: Any, windows: 
         assert await deny.bounding_box() == stood, "what comes below does not push it"
 
     # What is above it grows and cannot be held: whatever stands under the pointer then is not meant.
-    height = "() => document.querySelector('[data-request-id] .card-facts').style.setProperty('height', '320px')"
     approve = me.card.get_by_role("button", name=APPROVE, exact=True)
     box = await approve.bounding_box()
     await window.page.mouse.move(box["x"] + 5, box["y"] + 5)
-    await window.run(height)
-    await window.run("() => [...document.querySelectorAll('button')].find(b => b.innerText === 'Approve once').click()")
-    assert await me.cards().first.get_attribute("data-ready") == "false"
+    assert await window.run(_GROWN_AND_PRESSED) == "false"
     assert stage.seen("approvalResponse") == []
     await me.answer()
     await until(lambda: stage.results() == [("first", "success")], "once it stands still, it counts")
 
-
-async def test_a_word_typed_at_a_card_presses_nothing_and_goes_to_the_box(staged: Any, windows: Any) -> None:
-    """Threat: a blank presses the button that has the focus."""
-
-    @tool(needs_approval=True)
-    def act(x: str) -> str:
-        """Acts."""
-        return x
-
-    stage = await staged([calls(("act", {"x": "a"})), "Done."], tools=[act])
-    window = await windows()
-    me = Person(window)
-    await me.enter(stage.link())
-    await me.say("go")
-    await me.sees_card("act")
+    # Words go to the box, and press nothing.
+    await me.sees_card("second")
     approve = me.card.get_by_role("button", name=APPROVE, exact=True)
     written = ""
     for typed, delay in (("why not ", 0), ("why not ", 50), ("hello\n", 20), ("n o w \n", 0)):
@@ -86,7 +71,7 @@ async def test_a_word_typed_at_a_card_presses_nothing_and_goes_to_the_box(staged
     await window.press("Alt+a")
     await window.page.keyboard.type("y")
     assert await me.box.input_value() == written + "y"
-    assert stage.seen("approvalResponse") == [] and len(stage.seen("userInput")) == 1
+    assert len(stage.seen("approvalResponse")) == 1 and len(stage.seen("userInput")) == 1
     await me.is_ready(approve)
     await approve.focus()
     await window.run(_WATCHED)
@@ -94,12 +79,19 @@ async def test_a_word_typed_at_a_card_presses_nothing_and_goes_to_the_box(staged
     await until(lambda: window.run("() => window.unready"), "a key that changes nothing breaks the silence")
     await me.is_ready(approve)
     await me.press_focused(APPROVE)
-    await until(lambda: stage.results() == [("act", "success")], "a press after a silence counts")
+    await until(lambda: stage.results()[1:] == [("second", "success")], "a press after a silence counts")
     assert await me.box.input_value() == written + "y"
 
 
+_GROWN_AND_PRESSED = """() => {
+  document.querySelector("[data-request-id] .card-facts").style.setProperty("height", "320px");
+  const button = [...document.querySelectorAll("button")].find((one) => one.innerText === "Approve once");
+  button.click();
+  return button.closest("article").dataset.ready;
+}"""
+
 _WATCHED = """() => {
-  const card = document.querySelector("article[data-request-id]");
+  const card = document.querySelector("article[data-request-id][data-state=open]");
   new MutationObserver(() => (window.unready ||= card.dataset.ready === "false")).observe(card, { attributes: true });
 }"""
 
@@ -125,12 +117,19 @@ _ONE_FORM = """async () => {
 }"""
 
 
+_DOUBLE_CLICK = """async (button) => {
+  button.click();
+  await new Promise((done) => setTimeout(done, 0));
+  button.click();
+}"""
+
+
 async def test_one_wish_runs_a_tool_once(windows: Any) -> None:
     """Neither the second press of a double click nor Enter that is held down is another wish."""
     window = await windows.with_modules()
     page = window.page
     await window.run(_ONE_FORM)
-    await page.get_by_role("button", name="Run Act").dblclick()
+    await page.get_by_role("button", name="Run Act").evaluate(_DOUBLE_CLICK)
     assert await window.run("() => ran") == 1
     await page.wait_for_timeout(50)
     await window.run(_ONE_FORM)

@@ -1,4 +1,4 @@
-"""What a turn changed, on the page (flow.md §3): files with counts and diffs, Undo, the mode; and the API behind."""
+"""What a turn changed, on the page (flow.md §3): files with counts and diffs, Undo, the mode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.deadlines import PATIENCE
 from tests.machine import NEW_DIRECTORY
 from tests.ui.change_data import change_set, created, edited, files_changed, record
 from tests.ui.web.bench import Windows, browsing, until
@@ -15,10 +14,8 @@ from tests.ui.web.stage import calls
 from tests.ui.web.test_page_fold import Story, _fold
 
 from golem_forge import tool
-from golem_forge.core.changes import ChangeSelection, PathChange
+from golem_forge.core.changes import PathChange
 from golem_forge.policy.rules.files import remembered_mode
-from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
 from golem_forge.storage.home import forge_home
 from golem_forge.ui.web.api import events as api
 from golem_forge.ui.web.app import WebServer
@@ -58,7 +55,7 @@ async def _say(window: Any, text: str) -> None:
     await window.press("Enter")
 
 
-async def test_a_turn_ends_with_its_files_their_diffs_and_undo(changed: Any, windows: Windows) -> None:
+async def test_a_turn_ends_with_its_files_their_diffs_undo_and_what_stays(changed: Any, windows: Windows) -> None:
     window = await windows()
     await window.open(changed.link())
     await window.sees("live")
@@ -92,114 +89,11 @@ async def test_a_turn_ends_with_its_files_their_diffs_and_undo(changed: Any, win
     undone = files_changed(0, *CHANGES, call="u1", tool="undo_changes", undoes=[call])
     changed.runtime.bus.emit("filesChanged", undone, changed.runtime.id)
     await until_text(part, "undone")
-    window.expects("404", "undo_changes")
 
-
-async def until_text(part: Any, text: str) -> None:
-    await part.get_by_text(text).first.wait_for()
-
-
-async def test_the_settings_say_a_mode_in_words_and_by_its_name(changed: Any, windows: Windows) -> None:
-    window = await windows()
-    await window.open(changed.link())
-    await window.sees("live")
-    await window.page.evaluate("location.hash = '#/settings'")
-    await window.page.get_by_role("radio", name="Asks before everything strict").wait_for()
-
-
-async def test_the_foot_shows_the_mode_and_changes_it(changed: Any, windows: Windows) -> None:
-    window = await windows()
-    await window.open(changed.link())
-    await window.sees("live")
-    before = changed.runtime.controller.mode.value
-    page = window.page
-    words = {"interactive": "Asks before changes", "approve_all": "Asks nothing"}[before]
-    await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").click()
-    dialog = page.get_by_role("dialog", name="Approval mode")
-    await dialog.get_by_role("button", name="contained").wait_for()
-    assert await window.accessible() == []
-    await window.picture("approval-mode")
-    await dialog.get_by_role("button", name="contained").click()
-    await page.get_by_role("button", name="Approval mode: Works on its own inside. Choose another one").wait_for()
-    assert changed.runtime.controller.mode.value == "contained"
-    changed.runtime.bus.emit("command", {"requestId": "m", "text": f"/mode {before}"}, source="terminal")
-    if before != "approve_all":
-        await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").wait_for()
-
-
-async def test_a_message_that_was_rewound_to_stands_in_the_box_again(changed: Any, windows: Windows) -> None:
-    window = await windows()
-    await window.open(changed.link())
-    await window.sees("live")
-    await _say(window, "first words")
-    await window.sees("It is saved.")
     await _say(window, "/rewind 1 conversation")
     await window.sees("Rewound to message 1")
-    box = window.page.get_by_label("Message", exact=True)
-    await until_value(box, "first words")
-
-
-async def until_value(box: Any, text: str) -> None:
-    from playwright.async_api import expect
-
-    await expect(box).to_have_value(text, timeout=PATIENCE * 1000)
-
-
-async def test_the_api_tells_the_changes_the_diff_and_what_undo_would_do(
-    changed: Any, windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = (
-        UndoStep(path="/workspace/a.txt", action="restore", selected=True, why="", diff=DIFF),
-        UndoStep(path="/workspace/docs/b.md", action="delete", selected=False, why="edited since", diff=""),
-    )
-    asked: list[ChangeSelection] = []
-
-    def preview(home: Path, sandbox: Sandbox, session: str, selected: ChangeSelection, *, redo: bool) -> UndoPreview:
-        asked.append(selected)
-        return UndoPreview(steps=steps, lost=(), calls=("c1",))
-
-    monkeypatch.setattr(api, "preview", preview)
-    window = await windows()
-    await window.open(changed.link())
-    await window.sees("live")
-    await _say(window, "save it")
-    await window.sees("Changed 2 files")
-
-    async def get(path: str) -> Any:
-        where = f"/api/sessions/{changed.runtime.session_id}/{path}"
-        script = "async (where) => { const a = await fetch(where); return [a.status, await a.json()]; }"
-        return await window.page.evaluate(script, where)
-
-    status, shown = await get("changes")
-    (call,) = shown["calls"]
-    assert status == 200 and not shown["more"]
-    assert (call["turn"], call["tool"], call["added"], call["removed"], call["undone"]) == (1, "save", 5, 1, "")
-    assert [(each["path"], each["verb"]) for each in call["files"]] == [
-        ("/workspace/a.txt", "changed"),
-        ("/workspace/docs/b.md", "created"),
-    ]
-    assert (await get("changes?path=docs"))[1]["calls"][0]["files"][0]["path"] == "/workspace/docs/b.md"
-    assert (await get("changes?turn=7"))[0] == 422
-    assert (await get(f"changes/diff?call={call['call']}&path=/workspace/a.txt"))[1]["diff"] == DIFF
-    assert (await get(f"changes/diff?call={call['call']}&path=/workspace/no"))[0] == 404
-    changed.runtime.tree.redactor.add_secret("KEY", "canary-4711-secret")
-    monkeypatch.setattr(api, "change_diff", lambda home, change: "+canary-4711-secret\n")
-    monkeypatch.setattr(api, "_MAX_DIFF", 12)  # in the middle of the secret
-    cut = (await get(f"changes/diff?call={call['call']}&path=/workspace/a.txt"))[1]["diff"]
-    assert cut == "+[secret KEY"
-    status, undo = await get("undo?turn=1")
-    assert status == 200 and [(each["path"], each["selected"], each["why"]) for each in undo["steps"]] == [
-        ("/workspace/a.txt", True, ""),
-        ("/workspace/docs/b.md", False, "edited since"),
-    ]
-    assert asked[-1] == ChangeSelection(turn=1)
-    window.expects("404", "422")
-
-
-async def test_a_turn_says_what_undo_does_not_take_back(changed: Any, windows: Windows) -> None:
-    window = await windows()
-    await window.open(changed.link())
-    await window.sees("live")
+    box = page.get_by_label("Message", exact=True)
+    await until(lambda: _holds(box, "save it"))
 
     def happens(turn: int, *changes: PathChange, **more: Any) -> None:
         changed.runtime.bus.emit("filesChanged", files_changed(turn, *changes, **more), changed.runtime.id)
@@ -229,6 +123,37 @@ async def test_a_turn_says_what_undo_does_not_take_back(changed: Any, windows: W
     await ends(10)
     await window.page.get_by_role("region", name="What turn 10 changed").wait_for()
     assert await window.page.get_by_role("region", name="What turn 9 changed").count() == 0
+    window.expects("404", "undo_changes")
+
+
+async def _holds(box: Any, text: str) -> bool:
+    return bool(await box.input_value() == text)
+
+
+async def until_text(part: Any, text: str) -> None:
+    await part.get_by_text(text).first.wait_for()
+
+
+async def test_the_mode_is_said_in_words_and_changed_at_the_foot(changed: Any, windows: Windows) -> None:
+    window = await windows()
+    await window.open(changed.link())
+    await window.sees("live")
+    before = changed.runtime.controller.mode.value
+    page = window.page
+    words = {"interactive": "Asks before changes", "approve_all": "Asks nothing"}[before]
+    await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").click()
+    dialog = page.get_by_role("dialog", name="Approval mode")
+    await dialog.get_by_role("button", name="contained").wait_for()
+    assert await window.accessible() == []
+    await window.picture("approval-mode")
+    await dialog.get_by_role("button", name="contained").click()
+    await page.get_by_role("button", name="Approval mode: Works on its own inside. Choose another one").wait_for()
+    assert changed.runtime.controller.mode.value == "contained"
+    changed.runtime.bus.emit("command", {"requestId": "m", "text": f"/mode {before}"}, source="terminal")
+    if before != "approve_all":
+        await page.get_by_role("button", name=f"Approval mode: {words}. Choose another one").wait_for()
+    await page.evaluate("location.hash = '#/settings'")
+    await page.get_by_role("radio", name="Asks before everything strict").wait_for()
 
 
 def _changed(story: Story, turn: int, *changes: PathChange, **more: Any) -> None:

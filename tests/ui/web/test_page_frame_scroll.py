@@ -1,4 +1,4 @@
-"""Only the conversation scrolls: no shortcut, no focus and no card moves the frame around it."""
+"""Where the focus is can be seen, and only the conversation scrolls: no shortcut, focus or card moves the frame."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from golem_forge import tool
 pytestmark = browsing
 
 KEYS = ("Alt+a", *["Tab"] * 10, "Alt+i", "Shift+Tab", "Alt+a", "End", "Alt+2", "Tab", "Tab", "Alt+1", "Alt+a")
-SIZES = ((1280, 800), (1280, 420), (900, 300), (360, 640))
+SIZES = ((1280, 800), (360, 640), (1280, 420), (900, 300))
 _MOVED = """async () => {
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
   const said = [];
@@ -31,7 +31,20 @@ _MOVED = """async () => {
 }"""
 
 
-async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(staged: Any, windows: Any) -> None:
+_RINGS = """() => {
+  const rings = [];
+  for (let one = document.activeElement; one && one !== document.body; one = one.parentElement) {
+    const look = getComputedStyle(one);
+    if ((look.outlineStyle !== "none" && parseFloat(look.outlineWidth) > 0) || /0px 0px 0px 1px$/.test(look.boxShadow))
+      rings.push(one.className || one.tagName);
+  }
+  return document.activeElement === document.body ? null : rings;
+}"""
+
+
+async def test_the_focus_has_one_ring_and_neither_it_nor_a_shortcut_scrolls_the_frame(
+    staged: Any, windows: Any, is_long: bool
+) -> None:
     @tool(needs_approval=True)
     def act(text: str) -> str:
         """Acts."""
@@ -43,12 +56,26 @@ async def test_no_shortcut_and_no_focus_scrolls_anything_but_the_conversation(st
     window = await windows()
     me = Person(window)
     await me.enter(stage.link())
+    await window.sees("live")
+    seen: list[list[str]] = []
+    for keys, area, filled in (("Alt+1", "Chat", ".composer-box"), ("Alt+4", "Settings", ".mode")):
+        await window.press(keys)
+        await window.page.locator("nav a[aria-current=page]", has_text=area).wait_for()
+        await window.page.locator(filled).first.wait_for()
+        for _ in range(25):
+            await window.press("Tab")
+            if (rings := await window.run(_RINGS)) is not None:
+                seen.append(rings)
+    assert [rings for rings in seen if len(rings) != 1] == []
+    assert ["composer-box"] in seen and any("mode" in rings[0].split() for rings in seen), seen
+
+    await window.press("Alt+1")
     await me.say("talk")
     await window.sees("A long answer.")
     await me.say("go")
-    for card in ("act", "a.txt"):
+    for card, sizes in (("act", SIZES[:2]), ("a.txt", SIZES[2:])):
         await me.sees_card(card)
-        for width, height in SIZES:
+        for width, height in SIZES if is_long else sizes:
             await window.page.set_viewport_size({"width": width, "height": height})
             for key in KEYS:
                 await window.press(key)

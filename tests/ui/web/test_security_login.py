@@ -125,17 +125,6 @@ class TestOverTheWire:
         assert codes[0] != codes[1]
         assert [(await served.log_in(code)).status for code in codes] == [204, 204]
 
-    async def test_one_that_is_too_old(self, served: Front) -> None:
-        code = served.server.url.partition("#code=")[2]
-        served.clock.now += 301
-        assert (await served.log_in(code)).status == 401
-
-    async def test_a_cookie_that_is_too_old(self, served: Front) -> None:
-        cookie = served.cookie
-        assert (await served.ask("/api/thing", Cookie=cookie)).status == 200
-        served.clock.now += 43_200
-        assert (await served.ask("/api/thing", Cookie=cookie)).status == 401
-
     async def test_secure_where_the_browser_came_by_https(self, served: Front) -> None:
         https = f"https://127.0.0.1:{served.port}"
         answer = await served.log_in(served.login.new_code(), Origin=https)

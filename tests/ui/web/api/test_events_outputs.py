@@ -1,8 +1,17 @@
-"""Kept outputs over HTTP: in pages, of this session alone, without what must not be shown."""
+"""Kept outputs and changes over HTTP: in pages, of this session alone, without what must not be shown."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
+from tests.ui.change_data import change_set, created, edited, record
+
+from golem_forge.core.changes import ChangeSelection
+from golem_forge.sandbox.sandbox import Sandbox
+from golem_forge.sandbox.undo.restore import UndoPreview, UndoStep
+from golem_forge.ui.web.api import events as api
 
 pytest_plugins = ("tests.ui.web.asking",)
 
@@ -81,3 +90,47 @@ async def test_a_picture_is_given_and_nothing_that_is_none(sessions: Any) -> Non
     for other in (store.keep("plain words", worker), store.keep("", worker), "index.jsonl", "out_000000000000"):
         answer = await asked.served.ask("GET", f"/api/sessions/{asked.session}/pictures/{other}")
         assert answer.status_code == 404, other
+
+
+DIFF = "--- a/workspace/a.txt\n+++ b/workspace/a.txt\n@@ -1 +1,2 @@\n-one\n+two\n+three\n"
+
+
+async def test_changes_their_diffs_and_what_undo_would_do(sessions: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = (
+        UndoStep(path="/workspace/a.txt", action="restore", selected=True, why="", diff=DIFF),
+        UndoStep(path="/workspace/docs/b.md", action="delete", selected=False, why="edited since", diff=""),
+    )
+    selections: list[ChangeSelection] = []
+
+    def preview(home: Path, sandbox: Sandbox, session: str, selected: ChangeSelection, *, redo: bool) -> UndoPreview:
+        selections.append(selected)
+        return UndoPreview(steps=steps, lost=(), calls=("c1",))
+
+    monkeypatch.setattr(api, "preview", preview)
+    monkeypatch.setattr(api, "change_diff", lambda home, change: DIFF)
+    asked = await sessions()
+    changes = (edited("/workspace/a.txt", 2, 1), created("/workspace/docs/b.md", 3))
+    record(asked.runtime.home.path, change_set(asked.session, "c1", 1, *changes, tool="save"))
+    shown = await asked.get("changes")
+    (call,) = shown["calls"]
+    assert not shown["more"]
+    assert (call["turn"], call["tool"], call["added"], call["removed"], call["undone"]) == (1, "save", 5, 1, "")
+    assert [(each["path"], each["verb"]) for each in call["files"]] == [
+        ("/workspace/a.txt", "changed"),
+        ("/workspace/docs/b.md", "created"),
+    ]
+    assert (await asked.get("changes?path=docs"))["calls"][0]["files"][0]["path"] == "/workspace/docs/b.md"
+    await asked.get("changes?turn=7", status=422)
+    diff = f"changes/diff?call={call['call']}&path=/workspace"
+    assert (await asked.get(f"{diff}/a.txt"))["diff"] == DIFF
+    await asked.get(f"{diff}/no", status=404)
+    asked.runtime.tree.redactor.add_secret("KEY", "canary-4711-secret")
+    monkeypatch.setattr(api, "change_diff", lambda home, change: "+canary-4711-secret\n")
+    monkeypatch.setattr(api, "_MAX_DIFF", 12)  # in the middle of the secret
+    assert (await asked.get(f"{diff}/a.txt"))["diff"] == "+[secret KEY"
+    undo = await asked.get("undo?turn=1")
+    assert [(each["path"], each["selected"], each["why"]) for each in undo["steps"]] == [
+        ("/workspace/a.txt", True, ""),
+        ("/workspace/docs/b.md", False, "edited since"),
+    ]
+    assert selections[-1] == ChangeSelection(turn=1)

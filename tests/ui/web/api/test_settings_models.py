@@ -90,10 +90,11 @@ async def test_a_server_of_this_machine_is_found_and_used(
     assert f"base_url: {found['address']}" in forge_home.config.read_text()
 
 
-async def test_tries_are_bounded(sessions: Any, provider: WireServer) -> None:
+async def test_tries_are_bounded(sessions: Any, provider: WireServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "_TRIES_PER_MINUTE", 3)
     asked = await sessions()
     source = {"provider": "anthropic", "key": KEY}
-    for _ in range(settings._TRIES_PER_MINUTE):
+    for _ in range(3):
         await asked.ask("POST", "/api/models/offered", source)
     refused = await asked.ask("POST", "/api/models/offered", source, status=429)
     assert "wait a minute" in refused["problem"]

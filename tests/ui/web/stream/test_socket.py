@@ -186,65 +186,6 @@ def _request(frame: dict[str, Any]) -> str:
     return str(frame["event"]["data"].get("requestId")) if frame["event"]["type"] == "streaming" else ""
 
 
-async def test_open_questions_come_again_in_their_order_and_one_answer_counts(talk: Callable[..., Any]) -> None:
-    ran: list[str] = []
-
-    def stamp(name: str) -> str:
-        """Stamps."""
-        ran.append(name)
-        return name
-
-    turns = [calls(("stamp", {"name": "a"}), ("stamp", {"name": "b"})), "Done."]
-    runtime = await talk(turns, tools=[stamp], approval_mode="interactive")
-    async with served(runtime) as house:
-        first = await house.page()
-        await say(runtime, "go")
-        one = await first.until("approvalRequired")
-        two = await first.until("approvalRequired")
-        late = await house.page()
-        await late.until("caught_up")
-        again = [frame["event"]["data"]["requestId"] for frame in late.frames if frame.get("again")]
-        ids = [one["event"]["data"]["requestId"], two["event"]["data"]["requestId"]]
-        assert again == ids
-        wrong = await late.act("approvalResponse", requestId=ids[0], approved=True, choice="never offered")
-        assert wrong["ok"] is False and "was not offered" in wrong["problem"]
-        results = await asyncio.gather(
-            first.act("approvalResponse", requestId=ids[0], approved=True),
-            late.act("approvalResponse", requestId=ids[0], approved=True),
-        )
-        assert sorted(answer["ok"] for answer in results) == [False, True]
-        assert next(answer for answer in results if not answer["ok"])["problem"] == "Too late: answered in browser."
-        runtime.bus.emit("approvalResponse", {"requestId": ids[1], "approved": False}, source="terminal")
-        answer = await late.act("approvalResponse", requestId=ids[1], approved=True)
-        assert answer["problem"] == "Too late: answered in terminal."
-        await idle(late)
-        assert ran == ["a"]
-        assert [event["data"]["by"] for event in late.events("approvalResolved")] == ["browser", "terminal"]
-
-
-async def test_an_edit_that_does_not_fit_leaves_the_card_with_its_errors(talk: Callable[..., Any]) -> None:
-    ran: list[int] = []
-
-    def count(number: int) -> str:
-        """Counts."""
-        ran.append(number)
-        return "ok"
-
-    runtime = await talk([calls(("count", {"number": 1})), "Done."], tools=[count], approval_mode="interactive")
-    async with served(runtime) as house:
-        page = await house.page()
-        await say(runtime, "go")
-        card = await page.until("approvalRequired")
-        request = card["event"]["data"]["requestId"]
-        answer = await page.act("approvalResponse", requestId=request, approved=True, args={"number": "many"})
-        assert answer["ok"] is False and "number" in answer["fields"]
-        shown = page.events("approvalRequired")[-1]["data"]
-        assert shown["requestId"] == request and any(field.get("error") for field in shown["fields"])
-        assert (await page.act("approvalResponse", requestId=request, approved=True, args={"number": 5}))["ok"]
-        await idle(page)
-        assert ran == [5]
-
-
 async def test_a_page_that_does_not_read_is_let_go_and_the_session_is_not_held_up(
     talk: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -455,18 +396,6 @@ async def test_a_secret_in_a_form_is_neither_shown_nor_logged(
         assert "canary-5521" not in json.dumps(page.frames) + ours + json.dumps(journal_of(runtime))
         late = await page.act("formResponse", requestId=request, action="decline")
         assert late["problem"] == "Too late: answered in browser."
-
-
-async def test_fifty_pages_see_the_same(talk: Callable[..., Any]) -> None:
-    runtime = await talk([Turn(say="word " * 100, chunks=100)])
-    async with served(runtime) as house:
-        pages = await asyncio.gather(*(house.page() for _ in range(50)))
-        await asyncio.gather(*(page.until("caught_up") for page in pages))
-        await say(runtime, "go")
-        await asyncio.gather(*(idle(page) for page in pages))
-        assert {tuple(page.recorded) for page in pages} == {tuple(pages[0].recorded)}
-        request = pages[0].events("streaming")[0]["data"]["requestId"]
-        assert {page.text(request) for page in pages} == {"word " * 100}
 
 
 @pytest.mark.parametrize("in_one_step", [False, True])
