@@ -68,10 +68,7 @@ def test_acpx_shows_a_whole_session(program: Any) -> None:
     said = "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk")
     assert "I look first." in said and "It is done." in said
     assert (program.root / "a.txt").read_text() == "one\nthree\n"
-    plain = acpx(program, "--deny-all", "--format", "quiet", "exec", "hello")
-    assert plain.returncode in (0, 5) and "It is done." in plain.stdout, plain.stderr
-    calls = [call for at in range(len(program.journals)) for call in program.calls(at) if call.tool == "write_file"]
-    assert sorted(call.status for call in calls) == ["approval_denied", "success"]
+    assert [call.status for call in program.calls() if call.tool == "write_file"] == ["success"]
 
 
 def test_the_typescript_client_runs_a_whole_session(program: Any) -> None:

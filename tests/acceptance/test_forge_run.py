@@ -5,26 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
-from tests.acceptance.conftest import FORGE
-from tests.deadlines import PATIENCE, within
+from tests.acceptance.conftest import FORGE, marked
+from tests.deadlines import PATIENCE, ROOM, within
 
-from golem_forge.agent.dialogue import SilenceNotice
 from golem_forge.events.serialization import Event
 
 Desks = Callable[..., Any]
-UNRECORDED = ("streaming", "toolOutput", "toolProgress")
 
 
 def worker(keys: str = "", name: str = "main", toolsets: str = "{filesystem: }") -> str:
@@ -145,30 +140,6 @@ def test_an_empty_answer_is_no_silence(desk: Desks, forge_here: Any) -> None:
             assert out == ""
 
 
-def test_a_page_instead_of_an_answer_and_a_slow_provider(
-    desk: Desks, forge_here: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over the provider's own library: the page is told and tried again, the wait is told."""
-    told = threading.Event()
-
-    class Notice(SilenceNotice):
-        def __init__(self, tell: Callable[[float], None]) -> None:
-            super().__init__(lambda silent: told.set() or tell(silent))
-
-    monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", 0.2)
-    monkeypatch.setattr("golem_forge.agent.dialogue.SilenceNotice", Notice)
-    page = wire.WireTurn(headers={"content-type": "text/html"}, body="<p>Sign in</p>")
-    with wire.WireServer([page, wire.WireTurn(say="Now.", until=told)]) as server:
-        place = desk({})
-        place.home.mkdir(exist_ok=True)
-        block = f"{{base_url: '{server.base_url('openai-compatible')}', request_timeout: 90}}"
-        (place.home / "config.yaml").write_text(f"models: {{openai-compatible: {block}}}\n")
-        ended, out, err = forge_here(place, "-m", "openai-compatible:x", "go")
-    assert (ended, out) == (0, "Now.\n"), err
-    assert "warning: openai-compatible:x: the response holds no answer (content type text/html)" in err
-    assert "trying again in" in err and "warning: still waiting for openai-compatible:x: nothing for" in err
-
-
 @pytest.mark.parametrize(
     ("words", "last"),
     [
@@ -222,21 +193,6 @@ def test_w45_u37_a_tool_that_asks_is_answered_by_the_mode(
     assert (place.root / "made.txt").exists() is (status == "success")
 
 
-def test_w45_u37_json_lines_are_events_and_the_result_is_the_last(desk: Desks) -> None:
-    turns = ({"say": "Looking.", "think": "hm", "chunks": 2, **LOOK}, WRITE, {"say": "All\ndone.", "chunks": 3})
-    place = desk(program(*turns))
-    ran = place.forge("run", "--json", "go")
-    events = [Event.from_json(line) for line in ran.out.splitlines()]
-    assert ran.code == 0 and [event.type for event in events][-2:] == ["sessionEnd", "runResult"]
-    result = events[-1].wire
-    assert (result["success"], result["status"], result["response"]) == (True, "completed", "All\ndone.")
-    seqs = [event.seq for event in events]
-    assert seqs == sorted(seqs) and "streaming" in {event.type for event in events}
-    recorded = [event.seq for event in events if event.type not in UNRECORDED]
-    assert recorded == list(range(1, len(recorded) + 1))
-    assert len({event.session_id for event in events}) == 1
-
-
 def test_json_says_so_where_there_is_no_session(desk: Desks, forge_here: Any) -> None:
     place = desk({})
     code, out, _ = forge_here(place, "--json", "-m", "openai:x", "go")
@@ -246,40 +202,7 @@ def test_json_says_so_where_there_is_no_session(desk: Desks, forge_here: Any) ->
     assert place.journals == []
 
 
-def test_u28_into_a_pipe_there_is_no_escape_byte_and_no_question(desk: Desks) -> None:
-    """A person at a terminal, `forge run … | cat`: only one side is a terminal."""
-    place = desk(program(WRITE, {"say": "\x1b[31mdone\x1b[0m"}))
-    keyboard, terminal = pty.openpty()
-    try:
-        ran = subprocess.run(
-            [FORGE, "run", "go", "--trace", "debug"],
-            cwd=place.root,
-            env=place.environ | {"TERM": "xterm-256color"},
-            stdin=terminal,
-            capture_output=True,
-            timeout=PATIENCE,
-        )
-    finally:
-        os.close(keyboard)
-        os.close(terminal)
-    assert (ran.returncode, ran.stdout) == (0, b"\\x1b[31mdone\\x1b[0m\n")
-    assert b"\x1b" not in ran.stderr and b"approval_denied" in ran.stderr
-
-
 # ---- signals (W46: 130, 143)
-
-
-def processes_with(marker: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            if marker in command:
-                found.append(int(folder.name))
-    return found
 
 
 @pytest.mark.parametrize(
@@ -289,18 +212,18 @@ def test_w46_a_signal_ends_a_running_tool_and_the_command(
     desk: Desks, until: Any, finish: Any, number: signal.Signals, code: int, status: str
 ) -> None:
     marker = f"6{os.getpid()}.{code}"
-    command = call("exec_command", cmd=f"sleep {marker} & sleep {marker}; echo never > after")
+    command = call("exec_command", cmd=f"sleep {marker} & touch begun; sleep {marker}; echo never > after")
     files = program({"say": "Waiting.", **command}, {"say": "never"}) | {
         "main.worker": worker(toolsets="{filesystem: , coding: }")
     }
     place = desk(files)
     process = place.start("run", "--json", "-a", "approve_all", "go")
-    until(lambda: len(processes_with(marker)) >= 2, "the command runs")
+    until((place.root / "begun").exists, "the command runs")
     with within(5):
         process.send_signal(number)
         ran = finish(process)
     assert ran.code == code, ran.err
-    until(lambda: not processes_with(marker), "no process is left")
+    assert marked(marker, ROOM) == [], "no process is left"
     events = [Event.from_json(line) for line in ran.out.splitlines()]
     last = events[-1].wire
     assert (events[-1].type, last["success"], last["status"]) == ("runResult", True, status)
