@@ -11,27 +11,11 @@ from typing import Any
 
 import pexpect
 import pytest
-from tests.acceptance.conftest import FORGE, Desk
+from tests.acceptance.conftest import FORGE
 from tests.deadlines import PATIENCE
 
 Forge = Callable[..., subprocess.CompletedProcess[str]]
 CARD = r"Approve\?.*\) "
-AGENT = """---
-name: main
-mode: chat
-model: scripted:script.yaml
-sandbox: {zones: [{name: work, mode: rw}]}
-toolsets: {filesystem: {}}
----
-write
-"""
-PROGRAM = "sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: ask}}}}\n"
-SCRIPT = """
-turns:
-  - calls: [{tool: write_file, args: {path: /work/a.txt, content: hello}}]
-  - say: It is written.
-  - say: Good night.
-"""
 
 
 @pytest.fixture
@@ -84,19 +68,7 @@ def test_the_card_shows_the_diff_and_yes_runs_it_once(project: Path, write: Writ
     assert forge(project, "log", "--tool", "write_file").stdout.count("write_file") == 1
 
 
-@pytest.mark.parametrize("key", ["", "n"])
-def test_enter_alone_and_n_deny(project: Path, write: Write, key: str) -> None:
-    child = write()
-    child.sendline(key)
-    if key:
-        child.expect("Reason")
-        child.sendline("use staging")
-        child.expect("Denied by the user: use staging")
-    assert finish(child) == 3
-    assert (project / "notes.txt").read_text() == "buy milk\n"
-
-
-def test_any_other_key_asks_again(project: Path, write: Write) -> None:
+def test_any_other_key_asks_again_and_enter_alone_denies(project: Path, write: Write) -> None:
     child = write()
     child.sendline("x")
     child.expect(CARD)
@@ -105,6 +77,7 @@ def test_any_other_key_asks_again(project: Path, write: Write) -> None:
     child.expect(CARD)
     child.sendline("")
     assert finish(child) == 3
+    assert (project / "notes.txt").read_text() == "buy milk\n"
 
 
 def test_what_was_typed_ahead_does_not_answer(project: Path) -> None:
@@ -176,33 +149,7 @@ def test_without_a_terminal_it_fails_closed_and_says_what_to_do(project: Path, f
     assert (project / "notes.txt").read_text() == "buy milk\n"
 
 
-@pytest.mark.parametrize("paste", ["\x1b[200~{}\x1b[201~", "{}"], ids=["marked", "raw"])
-def test_text_in_the_line_disarms_the_card_of_a_run(
-    desk: Callable[..., Desk], terminal: Callable[..., Any], paste: str
-) -> None:
-    """Whatever came into the input line, and however long ago: y approves only after the line was emptied."""
-    program = desk({"main.worker": AGENT, "forge.yaml": PROGRAM, "script.yaml": SCRIPT})
-    written = program.root / "work" / "a.txt"
-    written.parent.mkdir()
-    program.trust()
-    screen = terminal(program, "run", "write it", TERM="xterm")
-    screen.wait_for("(y once", anywhere=False)
-    screen.send(paste.format("deploy to production"))
-    line = "deploy to production"
-    for key in "y1s":
-        screen.wait_for("your text waits in the input line: clear it with Ctrl+U to answer", anywhere=False)
-        screen.send(key)
-        line += key
-        screen.wait_for(f"> {line}", anywhere=False)
-    screen.send("\x15")
-    screen.wait_for("(y once", anywhere=False)
-    assert not written.exists()
-    screen.send("y")
-    screen.wait_for("It is written.")
-    assert written.read_text() == "hello"
-
-
-def test_a_line_that_comes_with_others_is_no_answer(project: Path, write: Write) -> None:
+def test_n_denies_with_a_reason_and_a_line_that_comes_with_others_is_no_answer(project: Path, write: Write) -> None:
     """A text whose first line reads like a yes was pasted."""
     child = write()
     child.send("y\nes, and then\n")

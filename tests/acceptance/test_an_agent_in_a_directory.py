@@ -29,54 +29,19 @@ def project(tmp_path: Path, own_home: Path, tried_walls: Path) -> Path:
     return folder
 
 
-class Person:
-    """Answers prompts: by a choice whose label begins so, else with yes or no."""
-
-    def __init__(self, choice: str = "", yes: bool = True) -> None:
-        self.choice, self.yes, self.asked = choice, yes, list[Any]()
-
-    def __call__(self, request: Any) -> dict[str, Any]:
-        self.asked.append(request)
-        chosen = next(
-            (offer.id for offer in request.choices if self.choice and offer.label.startswith(self.choice)), ""
-        )
-        return {"approved": self.yes, **({"choice": chosen} if chosen else {})}
-
-
 async def run(session: Any, cmd: str, **args: Any) -> Any:
     return await session.call("exec_command", {"cmd": cmd, **args})
 
 
-async def test_reading_needs_no_question_and_changing_does(project: Path) -> None:
-    person = Person()
+async def test_reading_needs_no_question_and_changing_does(project: Path, asked: Any) -> None:
+    person = asked()
     async with open_session(project, approval_callback=person, approval="interactive") as session:
         assert (await run(session, "cat a.txt | wc -l")).text.endswith("1\n")
-        assert person.asked == []
+        assert not person
         assert (await run(session, "tr a-z A-Z < a.txt > b.txt")).ok
     assert (project / "b.txt").read_text() == "ALPHA\n"
-    [request] = person.asked
+    [request] = person
     assert request.payload == "tr a-z A-Z < a.txt > b.txt"
-
-
-async def test_a52_any_command_inside_the_walls_for_this_session(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # a pytest elsewhere would only take its time to find no test
-    (project / "Makefile").write_text("all:\n\t@echo made\n")
-    person = Person(choice="any command inside the walls")
-    async with open_session(project, approval_callback=person, approval="interactive") as session:
-        first = await run(session, "pytest -q tests/a.py")
-        assert [offer.label for offer in person.asked[0].choices][-1] == "any command inside the walls, this session"
-        assert first.status == "execution_failed"
-        assert (await run(session, "make")).text.endswith("made\n")
-        assert (await run(session, "make > f")).status == "success"
-        assert len(person.asked) == 1, "make runs unasked now, also where only the shell knows what it does"
-        person.yes = False
-        for cmd in ("rm -rf x", "sudo make", "cat .env", "curl https://example.test"):
-            more = {"network": ["example.test"]} if "curl" in cmd else {}
-            (project / ".env").write_text("x")
-            assert (await run(session, cmd, **more)).status == "approval_denied", cmd
-        assert len(person.asked) == 5
 
 
 async def test_the_rest_of_the_machine_is_not_there(project: Path, tmp_path: Path) -> None:
@@ -98,7 +63,7 @@ async def test_the_rest_of_the_machine_is_not_there(project: Path, tmp_path: Pat
             "python3 -c \"import socket; socket.create_connection(('127.0.0.1', 22), 2)\"",
             "read -t 0.1 line < /dev/udp/127.0.0.1/53",
         ):
-            outcome = await run(session, cmd)
+            outcome = await run(session, cmd, yield_time_ms=30_000)
             assert outcome.status in ("execution_failed", "sandbox_denied"), (cmd, outcome.text)
             assert CANARY not in outcome.text
         await run(session, f"echo x > {outside}")  # succeeds where a private /tmp is in the place of the real one
@@ -127,18 +92,12 @@ async def test_a_canary_in_the_environment_reaches_nobody(
     assert not [data for data in kept if CANARY.encode() in data]
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "sleep 600",
-        "sleep 600 & sleep 600",
-        "setsid sleep 600 & (setsid sleep 600 &) ; sleep 600",
-        "trap '' TERM INT HUP; sleep 600 & while :; do sleep 0.1; done",
-    ],
-)
-def test_forge_is_killed_and_nothing_stays(project: Path, marker: str, script: str, ready_forge: Any) -> None:
-    """Invariant 7: the kernel ends what Forge no longer can."""
-    cmd = f": {marker}; echo up > up; {script}"
+STAYS = "setsid sleep 600 & (setsid sleep 600 &) ; trap '' TERM INT HUP; sleep 600 & while :; do sleep 0.1; done"
+
+
+def test_forge_is_killed_and_nothing_stays(project: Path, marker: str, ready_forge: Any) -> None:
+    """Invariant 7: the kernel ends what Forge no longer can, sessions of their own and who ignores signals too."""
+    cmd = f": {marker}; echo up > up; {STAYS}"
     command = ["forge", "call", "exec_command", "--approval", "approve_all", "--cmd", cmd]
     with ready_forge.start(command, cwd=project, env=os.environ) as forge:
         until((project / "up").exists, "the command runs")
@@ -169,54 +128,18 @@ async def test_an_interrupt_ends_the_whole_tree_and_keeps_what_was_said(
         assert marked(marker, 1 + ROOM) == []
 
 
-async def test_t24_sixty_four_sessions_at_once_and_none_is_left(project: Path, marker: str) -> None:
-    async with open_session(project, approval="approve_all") as session:
-        cmd = f": {marker}; read line; echo got $line"
-        for number in range(1, 65):
-            outcome = await run(session, cmd, tty=True, yield_time_ms=0)
-            assert outcome.result.value["session_id"] == number, outcome.text
-        refused = await run(session, cmd, tty=True, yield_time_ms=0)
-        assert (refused.status, refused.error) == (
-            "execution_failed",
-            "too many running sessions (64); end one first",
-        )
-        answer = await session.call("write_stdin", {"session_id": 33, "chars": "thirty\n", "yield_time_ms": 5000})
-        assert "got thirty" in answer.text
-        assert "Exited: code 0" in answer.text
-
-
-def _weaker(level: Level) -> ProbeReport:
-    cause, fix = "bubblewrap (bwrap) is not installed", "sudo apt-get install bubblewrap"
-    tried = [LevelResult(level=Level.FULL, cause=cause, fix=fix)]
-    tried.append(LevelResult(level=Level.LANDLOCK, held=("G1",), cause="" if level is Level.LANDLOCK else "old kernel"))
-    return ProbeReport(level=level, tried=tuple(tried))
-
-
-async def test_s33_without_bubblewrap_reading_still_works(project: Path) -> None:
-    person = Person()
+async def test_s34_without_walls_nothing_runs_and_files_go_on(project: Path, asked: Any) -> None:
+    person = asked()
+    none = LevelResult(level=Level.FULL, cause="bubblewrap (bwrap) is not installed", fix="install it")
     async with open_session(project, approval_callback=person, approval="interactive") as session:
-        session.path.walls._report = report = _weaker(Level.LANDLOCK)
-        assert report.to_wire()["level"] == "read-only"
-        assert report.to_wire()["missing"] == ["G14"]
-        assert "alpha" in (await run(session, "cat /workspace/a.txt")).text
-        assert "/workspace/a.txt" in (await session.call("grep_files", {"pattern": "alph"})).text
-        refused = await run(session, "make")
-    assert (refused.status, refused.code) == ("execution_failed", "WALLS_UNAVAILABLE")
-    assert "apt-get install bubblewrap" in refused.text
-    assert person.asked == [], "no prompt for what cannot run"
-
-
-async def test_s34_without_walls_nothing_runs_and_files_go_on(project: Path) -> None:
-    person = Person()
-    async with open_session(project, approval_callback=person, approval="interactive") as session:
-        session.path.walls._report = _weaker(Level.NONE)
+        session.path.walls._report = ProbeReport(level=Level.NONE, tried=(none,))
         refused = await run(session, "cat a.txt")
         assert (refused.status, refused.code) == ("execution_failed", "WALLS_UNAVAILABLE")
         assert "bubblewrap" in refused.text
         assert (await session.call("read_file", {"path": "a.txt"})).ok
         found = await session.call("grep_files", {"pattern": "alpha"})
         assert found.result.value["engine"] == "python"
-    assert person.asked == []
+    assert not person
 
 
 def test_s37_a_project_cannot_switch_the_walls_off(project: Path, ready_forge: Any) -> None:
@@ -226,18 +149,6 @@ def test_s37_a_project_cannot_switch_the_walls_off(project: Path, ready_forge: A
     ran = ready_forge(*command, cwd=project, env=os.environ, timeout=PATIENCE)
     assert "full" in ran.stdout
     assert "sandbox.walls" in ran.stderr
-
-
-async def test_t27_a_patch_typed_as_a_command_is_asked_for_once_as_a_patch(project: Path) -> None:
-    (project / "sub").mkdir()
-    patch = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch"
-    person = Person()
-    async with open_session(project, approval_callback=person, approval="interactive") as session:
-        outcome = await run(session, f"cd sub && apply_patch <<'EOF'\n{patch}\nEOF")
-        assert outcome.ok, outcome.text
-        assert outcome.tool == "apply_patch"
-    assert (project / "sub" / "new.txt").read_text() == "hello\n"
-    assert [request.tool for request in person.asked] == ["apply_patch"]
 
 
 def test_a_person_looks_inside_with_their_own_shell(project: Path, ready_forge: Any) -> None:
@@ -251,7 +162,7 @@ def test_a_person_looks_inside_with_their_own_shell(project: Path, ready_forge: 
     assert not (project / ".git").exists(), "looking and running leave no placeholder behind"
 
 
-async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
+async def test_s38_approved_hosts_and_no_others(project: Path, asked: Any) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nserved")
@@ -272,7 +183,7 @@ async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
         "sys.exit(3)\n"
     )
     (project / "fetch.py").write_text(fetch)
-    person = Person()
+    person = asked()
     async with server, open_session(project, approval_callback=person, approval="interactive") as session:
         cmd = f"python3 fetch.py http://127.0.0.1:{port}/ http://127.0.0.1:9/ http://other.test/"
         allowed = await run(session, cmd, network=[f"127.0.0.1:{port}"])
@@ -282,5 +193,5 @@ async def test_s38_approved_hosts_and_no_others(project: Path) -> None:
     assert [(denial["kind"], denial["target"]) for denial in allowed.denials] == [
         ("host", "other.test:80"),
     ]
-    assert f"net 127.0.0.1:{port}" in person.asked[0].effects
+    assert f"net 127.0.0.1:{port}" in person[0].effects
     assert "served" not in off.text

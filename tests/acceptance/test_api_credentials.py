@@ -16,12 +16,14 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge import open_session
 from golem_forge.agent.session import Session
 from golem_forge.agent.session_plan import SessionRequest, plan_session
 from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Status
+from golem_forge.core.errors import ConfigError
 from golem_forge.sandbox.network import proxy
 from golem_forge.sandbox.walls import walls
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
@@ -199,16 +201,11 @@ async def test_a_command_that_misses_its_token_is_told_the_way(project: Path, ap
         assert way not in used.text
 
 
-async def test_its_card_says_so_and_the_mode_contained_asks(project: Path, api: Api) -> None:
-    asked: list[Any] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request)
-        return {"approved": False}
-
-    async with open_session(project, approval="contained", approval_callback=answer) as session:
+async def test_its_card_says_so_and_the_mode_contained_asks(project: Path, api: Api, asked: Any) -> None:
+    ask = asked({"approved": False})
+    async with open_session(project, approval="contained", approval_callback=ask) as session:
         await run(session, "curl http://localhost/repos/me/app", f"localhost:{api.port}")
-    [request] = asked
+    [request] = ask
     assert request.warnings == ("it can use your GH_TOKEN at localhost (GET, POST /repos/me/**)",)
     assert api.seen == []
 
@@ -281,24 +278,7 @@ def test_a_program_cannot_hand_out_credentials(project: Path, api: Api) -> None:
     assert any("sandbox.credentials is ignored" in notice for notice in (*plan.notices, *plan.program.remarks))
 
 
-@pytest.fixture
-def refuses(project: Path) -> Callable[[str], str]:
-    def load(changed: str) -> str:
-        from golem_forge.core.errors import ConfigError
-
-        said = "host: a.test, header: Authorization, value: env:X, methods: [GET], paths: [/a]"
-        name = changed.partition(":")[0]
-        parts = [part for part in said.split(", ") if not part.startswith(f"{name}:")]
-        entry = ", ".join([*parts, changed] if ":" in changed else parts)
-        forge_home().config.write_text(f"sandbox: {{credentials: [{{{entry}}}]}}\n")
-        with pytest.raises(ConfigError) as caught:
-            plan_session(project, SessionRequest(home=forge_home(), answers=True))
-        return "\n".join(caught.value.problems)
-
-    return load
-
-
-@pytest.mark.parametrize(
+@table(
     ("changed", "problem"),
     [
         ('host: "*.a.test"', "name one host"),
@@ -316,8 +296,13 @@ def refuses(project: Path) -> Callable[[str], str]:
         ("paths: [/a%2fb]", "a path as the server knows it"),
     ],
 )
-def test_what_is_written_wrong_is_told_without_the_secret(
-    refuses: Callable[[str], str], changed: str, problem: str
-) -> None:
-    told = refuses(changed)
+def test_what_is_written_wrong_is_told_without_the_secret(tmp_path: Path, changed: str, problem: str) -> None:
+    name = changed.partition(":")[0]
+    right = ("host: a.test", "header: Authorization", "value: env:X", "methods: [GET]", "paths: [/a]")
+    entry = [part for part in right if not part.startswith(f"{name}:")] + ([changed] if ":" in changed else [])
+    forge_home().ensure()
+    forge_home().config.write_text(f"sandbox: {{credentials: [{{{', '.join(entry)}}}]}}\n")
+    with pytest.raises(ConfigError) as caught:
+        plan_session(tmp_path, SessionRequest(home=forge_home(), answers=True))
+    told = "\n".join(caught.value.problems)
     assert problem in told and "config.yaml" in told and CANARY not in told

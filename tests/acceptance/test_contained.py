@@ -79,7 +79,8 @@ def test_an_explanation_says_what_a_call_does_and_its_card_too(
     project: Path, mode: str, asked: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forge_home().ensure("tools")
-    told, explained, cards = [], [], asked({"approved": False})
+    told, cards = [], asked({"approved": False})
+    explained: dict[str, tuple[Any, ...]] = {}
 
     async def look() -> None:
         async with open_evaluator(plan_for_explain(forge_home(), project, mode=ApprovalMode(mode))) as dry:
@@ -100,21 +101,22 @@ def test_an_explanation_says_what_a_call_does_and_its_card_too(
                 shown.append(cards[before].fingerprint if len(cards) > before else None)
 
     asyncio.run(look())
-    for name, args in CALLS:
+    named = [args.get("cmd") or f"{name} {args.get('path', '')}".strip() for name, args in CALLS]
+    for call, (name, args) in list(zip(named, CALLS, strict=True))[:: 1 if mode == "contained" else 5]:
         code = forge_rules(["explain", "--json", "--mode", mode, name, json.dumps(args)])
         decision = json.loads(capsys.readouterr().out).get("decision") or {}
-        explained.append((code, decision.get("verdict"), decision.get("fingerprint")))
+        explained[call] = (code, decision.get("verdict"), decision.get("fingerprint"))
     asyncio.run(work())
-    named = [args.get("cmd") or f"{name} {args.get('path', '')}".strip() for name, args in CALLS]
-    for call, dry, (code, verdict, fingerprint), (decision, ran), card in zip(
-        named, told, explained, met, shown, strict=True
-    ):
+    for call, dry, (decision, ran), card in zip(named, told, met, shown, strict=True):
         assert dry[0] == decision, call
         if not decision:  # refused before anybody judges it
-            assert (dry[1], ran, verdict, card) == (None, None, None, None), call
+            assert (dry[1], ran, card) == (None, None, None), call
+            assert call not in explained or explained[call][1] is None, call
             continue
-        assert (verdict, fingerprint) == (decision[0].value, decision[3]), call
-        assert code == {"preApproved": 0, "ask": 3, "blocked": 4}[verdict], call
+        verdict = decision[0].value
+        if call in explained:
+            code = {"preApproved": 0, "ask": 3, "blocked": 4}[verdict]
+            assert explained[call] == (code, verdict, decision[3]), call
         if mode == "approve_all":
             assert ran == (verdict != "blocked"), call
         else:
@@ -186,20 +188,15 @@ def test_without_anybody_to_ask_only_the_command_line_chooses_it(project: Path) 
     assert plan_session(project, flag).mode.value is ApprovalMode.CONTAINED
 
 
-async def test_ten_commands_and_a_push_are_one_question(project: Path) -> None:
-    asked: list[Any] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request)
-        return {"approved": False}
-
-    async with open_session(project, approval="contained", approval_callback=answer) as session:
+async def test_ten_commands_and_a_push_are_one_question(project: Path, asked: Any) -> None:
+    ask = asked({"approved": False})
+    async with open_session(project, approval="contained", approval_callback=ask) as session:
         for number in range(10):
             outcome = await session.call("exec_command", {"cmd": f"echo {number} >> log.txt"})
             assert outcome.status is Status.SUCCESS, outcome.text
             assert outcome.decision is not None and outcome.decision.answered_by is AnsweredBy.CONTAINED
         assert (await session.call("exec_command", {"cmd": "git push --force"})).status is Status.APPROVAL_DENIED
-    assert len(asked) == 1 and asked[0].why.startswith("asks because `git push` needs")
+    assert len(ask) == 1 and ask[0].why.startswith("asks because `git push` needs")
 
 
 async def test_a_running_command_learns_no_letter_of_a_secret(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,23 +217,17 @@ async def test_a_running_command_learns_no_letter_of_a_secret(project: Path, mon
     assert seen == [*(("is it ", guess) for guess in guesses), ("is it ", "[secret GH_TOKEN]")]
 
 
-async def test_where_walls_are_off_it_asks_and_says_why_once(project: Path) -> None:
+async def test_where_walls_are_off_it_asks_and_says_why_once(project: Path, asked: Any) -> None:
     forge_home().ensure()
     forge_home().config.write_text("sandbox: {walls: off}\n")
-    asked: list[Any] = []
-    told: list[str] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request)
-        return {"approved": False}
-
-    async with open_session(project, approval="contained", approval_callback=answer) as session:
+    ask, told = asked({"approved": False}), list[str]()
+    async with open_session(project, approval="contained", approval_callback=ask) as session:
         session.state.bus.on("status", lambda event: told.append(event.wire["message"]))
         for _ in range(2):
             outcome = await session.call("write_file", {"path": "x", "content": "x"})
             assert outcome.decision is not None and outcome.decision.verdict is Verdict.ASK
             await session.call("exec_command", {"cmd": "touch x"})
-    assert len(asked) == 4
+    assert len(ask) == 4
     assert told == [
         "The approval mode is contained, but walls are switched off. So Forge asks as in the mode interactive."
     ]
@@ -289,10 +280,10 @@ def test_what_cannot_be_taken_back_is_named(project: Path, asked: Any, capsys: p
 
 async def test_hosts_are_named_in_turns_that_changed_something(project: Path, asked: Any) -> None:
     write = ("write_file", {"path": "made.txt", "content": "x"})
-    fetches = [("webfetch", {"url": f"https://{host}.test/{page}"}) for host, page in ("ax", "ay", "bx")]
-    turns = [[*fetches, write], [], [fetches[0]], []]
+    a, again, b = [("webfetch", {"url": f"https://{host}.test/{page}"}) for host, page in ("ax", "ay", "bx")]
+    answers = [[a, again], [b], [write], [], [a], []]  # what is asked for together may end in any order
     model = FunctionScript(
-        lambda _: Turn(say="ok", calls=tuple(TurnCall(tool=name, args=args) for name, args in turns.pop(0)))
+        lambda _: Turn(say="ok", calls=tuple(TurnCall(tool=name, args=args) for name, args in answers.pop(0)))
     )
     ask = asked({"approved": True})
     async with WorkerRuntime(

@@ -68,10 +68,7 @@ def test_acpx_shows_a_whole_session(program: Any) -> None:
     said = "".join(each["content"]["text"] for each in updates if each["sessionUpdate"] == "agent_message_chunk")
     assert "I look first." in said and "It is done." in said
     assert (program.root / "a.txt").read_text() == "one\nthree\n"
-    plain = acpx(program, "--deny-all", "--format", "quiet", "exec", "hello")
-    assert plain.returncode in (0, 5) and "It is done." in plain.stdout, plain.stderr
-    calls = [call for at in range(len(program.journals)) for call in program.calls(at) if call.tool == "write_file"]
-    assert sorted(call.status for call in calls) == ["approval_denied", "success"]
+    assert [call.status for call in program.calls() if call.tool == "write_file"] == ["success"]
 
 
 def test_the_typescript_client_runs_a_whole_session(program: Any) -> None:
@@ -146,40 +143,41 @@ async def test_the_python_client_runs_two_sessions_at_once(program: Any) -> None
 # ---- 2, 3: a write asks
 
 
-@pytest.mark.parametrize(
-    ("answer", "status", "left"),
-    [
-        ("allow_once", "success", "x\n"),
-        ("reject_once", "approval_denied", None),
-        ("cancelled", "approval_denied", None),
-    ],
-)
-def test_a_write_asks_and_the_answer_counts(program: Any, answer: str, status: str, left: str | None) -> None:
+ANSWERS: dict[str, tuple[Any, str, str]] = {
+    "reject_once": ("reject_once", "end_turn", "approval_denied"),
+    "cancelled": (lambda _: {"outcome": {"outcome": "cancelled"}}, "cancelled", "approval_denied"),
+    "allow_once": ("allow_once", "end_turn", "success"),
+}
+
+
+def test_a_write_asks_and_the_answer_counts(program: Any) -> None:
+    file = program.root / "new.txt"
     with Editor(program, name="Zed") as editor:
-        editor.answers = answer if answer != "cancelled" else lambda _: {"outcome": {"outcome": "cancelled"}}
-        session = editor.new()
-        editor.use_script(session, write=WRITE)
-        stop = "cancelled" if answer == "cancelled" else "end_turn"
-        assert editor.prompt(session, "write it") == {"stopReason": stop}
-        [asked] = editor.asked()
-        [card, diff] = asked["toolCall"]["content"]
-        file = str(program.root / "new.txt")
-        assert diff == {"type": "diff", "path": file, "oldText": None, "newText": "x\n"}
-        assert "Writing in /workspace asks." in card["content"]["text"]
-        assert str(program.root) not in card["content"]["text"]
-        kinds = [each["kind"] for each in asked["options"]]
-        assert kinds[0] == "allow_once" and kinds[-1] == "reject_once" and "allow_always" in kinds
-        last = editor.updates("tool_call_update")[-1]
-        assert last["status"] == ("completed" if left else "failed")
-        editor.prompt(session, "/why")
-        assert "acp:Zed" in editor.text()
-        if not left:
-            assert last["content"][0]["content"]["text"].startswith("approval_denied: ")
-    [call] = program.calls()
-    assert (call.starts, call.status) == (1 if left else 0, status)
-    assert ((program.root / "new.txt").read_text() if left else None) == left
-    [resolved] = [each["data"] for each in program.records() if each.get("event") == "approvalResolved"]
-    assert (resolved["approved"], resolved["by"]) == (bool(left), "acp:Zed")
+        for answer, (editor.answers, stop, status) in ANSWERS.items():
+            editor.forget()
+            session = editor.new()
+            editor.use_script(session, write=WRITE)
+            assert editor.prompt(session, "write it") == {"stopReason": stop}
+            [asked] = editor.asked()
+            [card, diff] = asked["toolCall"]["content"]
+            assert diff == {"type": "diff", "path": str(file), "oldText": None, "newText": "x\n"}
+            assert "Writing in /workspace asks." in card["content"]["text"]
+            assert str(program.root) not in card["content"]["text"]
+            kinds = [each["kind"] for each in asked["options"]]
+            assert kinds[0] == "allow_once" and kinds[-1] == "reject_once" and "allow_always" in kinds
+            last = editor.updates("tool_call_update")[-1]
+            editor.prompt(session, "/why")
+            assert "acp:Zed" in editor.text()
+            yes = answer == "allow_once"
+            assert last["status"] == ("completed" if yes else "failed")
+            assert yes or last["content"][0]["content"]["text"].startswith("approval_denied: ")
+            at = [path.stem for path in program.journals].index(session)
+            [call] = program.calls(at)
+            assert (call.starts, call.status) == (int(yes), status)
+            assert file.exists() is yes
+            [resolved] = [each["data"] for each in program.records(at) if each.get("event") == "approvalResolved"]
+            assert (resolved["approved"], resolved["by"]) == (yes, "acp:Zed")
+    assert file.read_text() == "x\n"
 
 
 def test_an_editor_that_dies_with_a_question_open_denies_it(program: Any, marker: str) -> None:
@@ -238,27 +236,28 @@ def printed(frame: Any) -> bool:
     return "started" in json.dumps(frame.get("params", {}).get("update", {}).get("content"))
 
 
-@pytest.mark.parametrize("what", ["text", "question", "command", "sub-worker"])
-def test_cancel_settles_within_a_second(program: Any, marker: str, what: str) -> None:
-    script = {"text": SPEAKS, "question": WRITE, "command": RUNS, "sub-worker": HELPS}[what]
+def test_cancel_settles_within_a_second(program: Any, marker: str) -> None:
+    """Whatever goes on: text, an open question, a command, a command of a sub-worker."""
     with Editor(program) as editor:
         session = editor.new()
-        editor.use_script(session, slow=script.replace("MARKER", marker))
-        editor.answers = None if what == "question" else "allow_once"
-        number = editor.begin_prompt(session, "go")
-        if what == "text":
-            editor.until_update("agent_message_chunk")
-        elif what == "question":
-            editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
-        else:
-            editor.until(printed, "output")
-        with within(1):
-            editor.notify("session/cancel", sessionId=session)
-            assert editor.result(number) == {"stopReason": "cancelled"}
-        assert marked(marker, ROOM) == []
-        editor.use_script(session, next="turns: [{say: I am here again.}]\n")
-        assert editor.prompt(session, "and now?") == {"stopReason": "end_turn"}
-        assert "I am here again." in editor.text()
+        for what, script in {"text": SPEAKS, "question": WRITE, "command": RUNS, "helper": HELPS}.items():
+            editor.forget()
+            editor.use_script(session, slow=script.replace("MARKER", marker))
+            editor.answers = None if what == "question" else "allow_once"
+            number = editor.begin_prompt(session, "go")
+            if what == "text":
+                editor.until_update("agent_message_chunk")
+            elif what == "question":
+                editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
+            else:
+                editor.until(printed, "output")
+            with within(1):
+                editor.notify("session/cancel", sessionId=session)
+                assert editor.result(number) == {"stopReason": "cancelled"}
+            assert marked(marker, ROOM) == []
+            editor.use_script(session, next="turns: [{say: I am here again.}]\n")
+            assert editor.prompt(session, "and now?") == {"stopReason": "end_turn"}
+            assert "I am here again." in editor.text()
     assert not (program.root / "new.txt").exists()
 
 
@@ -464,25 +463,20 @@ def test_a_thousand_malformed_frames_leave_the_session_usable(program: Any) -> N
 # ---- 8: where the editor is
 
 
-@pytest.mark.parametrize("place", ["outside", "missing", "relative", "no model"])
-def test_a_session_that_cannot_start_says_why(program: Any, place: str) -> None:
+def test_a_session_that_cannot_start_says_why(program: Any) -> None:
     program.write(
         **{"forge.yaml": "model: scripted:script.yaml\nsandbox: {zones: {workspace: {path: ./data, mode: rw}}}\n"}
     )
     (program.root / "data").mkdir()
-    if place == "no model":
-        program.write(**{"forge.yaml": "sandbox: {zones: {workspace: {path: ., mode: rw}}}\n"})
     program.trust()
-    cwd = {"missing": str(program.root / "nowhere"), "relative": "data"}.get(place, str(program.root))
     said = {
-        "outside": "outside of every zone",
-        "missing": "does not exist",
-        "relative": "absolute",
-        "no model": "model",
+        str(program.root): "outside of every zone",
+        str(program.root / "nowhere"): "does not exist",
+        "data": "absolute",
     }
     with Editor(program) as editor:
-        refused = editor.request("session/new", cwd=cwd, mcpServers=[])
-        assert said[place] in refused["error"]["message"], refused
-        assert str(program.root) not in refused["error"]["message"]
-        if place == "outside":
-            editor.new(cwd=str(program.root / "data"))
+        for cwd, why in said.items():
+            refused = editor.request("session/new", cwd=cwd, mcpServers=[])
+            assert why in refused["error"]["message"], refused
+            assert str(program.root) not in refused["error"]["message"]
+        editor.new(cwd=str(program.root / "data"))

@@ -117,7 +117,6 @@ def test_the_workflow_fails_a_change_that_breaks_a_test(copied: Callable[[str], 
     [
         (("request_changes", "approve"), 0, "verdict: approve"),
         (("--max-cost 0.50", "--max-cost 0.001"), 4, "budget"),
-        (("total > 5000", "something else"), 5, "expected"),  # the model fails, here because it meets another change
     ],
 )
 def test_the_workflow_ends_with_the_code_of_the_review(

@@ -30,7 +30,7 @@ COMMANDS = [
     for line in Path(__file__).with_name("commands.txt").read_text(encoding="utf-8").splitlines()
     if line and not line.startswith("# ")
 ]
-FEW = COMMANDS[::9]
+FEW = COMMANDS[::18]
 RULES = """\
 version: 1
 rules:
@@ -119,15 +119,15 @@ def on_paper(verbs: Any, words: list[str], capsys: pytest.CaptureFixture[str]) -
     return shown
 
 
-async def test_hundreds_of_commands_in_a_bare_directory(project: Path) -> None:
-    assert len(set(COMMANDS)) > 400
-    verdicts = await agree(project, COMMANDS)
-    assert {verdicts[text] for text in ("ls -1", "rg foo", "grep -rn x .", "diff a b", "cd src && ls")} == {
-        Verdict.PRE_APPROVED
-    }
-    assert {verdicts[text] for text in ("make", "cat /etc/passwd", "echo $HOME", "rm -rf x", "cd ..; cat x")} == {
-        Verdict.ASK
-    }
+async def test_hundreds_of_commands_in_a_bare_directory(project: Path, is_long: bool) -> None:
+    """All of them with `--long`, else a third."""
+    reads = ("ls -1", "rg foo", "grep -rn x .", "diff a b", "cd src && ls")
+    asks = ("make", "cat /etc/passwd", "echo $HOME", "rm -rf x", "cd ..; cat x")
+    assert len(set(COMMANDS)) > 400 and {*reads, *asks, "rm -rf /"} <= set(COMMANDS)
+    some = COMMANDS if is_long else COMMANDS[::3]
+    verdicts = await agree(project, list(dict.fromkeys((*some, *reads, *asks, "rm -rf /"))))
+    assert {verdicts[text] for text in reads} == {Verdict.PRE_APPROVED}
+    assert {verdicts[text] for text in asks} == {Verdict.ASK}
     assert verdicts["rm -rf /"] is Verdict.BLOCKED
 
 
@@ -175,7 +175,7 @@ async def test_without_walls(project: Path) -> None:
 
 
 def test_every_verb_that_explains_says_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for text in (*FEW[::3], "rg foo", "grep -rn x .", "diff a b", "git status", "rm -rf /"):
+    for text in (*FEW[::2], "rg foo", "grep -rn x .", "diff a b", "git status", "rm -rf /"):
         rules = on_paper(forge_rules, ["explain", "--json", "--", text], capsys)
         sandbox = on_paper(forge_sandbox, ["explain", "--json", "--", text], capsys)
         assert sandbox["verdict"] == (rules["verdict"] or "none"), text

@@ -28,6 +28,8 @@ def ready(screen: Any) -> None:
 
 
 def test_i_am_asked_once_in_a_directory_and_my_answer_holds(place: Any, terminal: Callable[..., Any]) -> None:
+    ran = place.forge("run", *MODEL, "-i", "hello", **NEW)
+    assert ran.code == 0 and ASKED not in ran.out + ran.err, "nobody is there"
     first = terminal(place, *MODEL, **NEW)
     first.wait_for(ASKED)
     first.wait_for("y or n? (Esc: not now)", anywhere=False)
@@ -45,27 +47,12 @@ def test_i_am_asked_once_in_a_directory_and_my_answer_holds(place: Any, terminal
     assert place.forge("rules", "revoke", row.split()[0]).code == 0
     third = terminal(place, *MODEL, **NEW)
     third.wait_for(ASKED)
-
-
-def test_whoever_is_not_there_or_has_said_it_already_is_not_asked(place: Any, terminal: Callable[..., Any]) -> None:
-    ran = place.forge("run", *MODEL, "-i", "hello", **NEW)
-    assert ran.code == 0 and ASKED not in ran.out + ran.err
-    said = terminal(place, *MODEL, "--approval", "interactive", **NEW)
-    said.wait_for("· interactive", anywhere=False)
-    said.wait_for("walls:")
-    assert ASKED not in said.text and not (place.home / "remembered.yaml").exists()
-
-
-def test_escape_puts_it_off_and_it_is_asked_again(place: Any, terminal: Callable[..., Any]) -> None:
-    first = terminal(place, *MODEL, **NEW)
-    first.wait_for("y or n? (Esc: not now)", anywhere=False)
-    first.send("\x1b")
-    first.wait_gone("y or n?")
-    first.type("hello\r")
-    first.wait_for("Hello there.")
-    assert not (place.home / "remembered.yaml").exists()
-    second = terminal(place, *MODEL, **NEW)
-    second.wait_for(ASKED)
+    third.wait_for("y or n? (Esc: not now)", anywhere=False)
+    third.send("\x1b")
+    third.wait_gone("y or n?")
+    third.type("hello\r")
+    third.wait_for("Hello there.")
+    assert "mode contained" not in place.forge("rules", "list").out
 
 
 def test_i_see_what_a_session_changed_and_go_back_to_an_earlier_message(

@@ -5,26 +5,21 @@ from __future__ import annotations
 import base64
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pexpect
 import pytest
-from tests.acceptance.conftest import FORGE
-from tests.deadlines import PATIENCE, within
+from tests.acceptance.conftest import FORGE, marked
+from tests.deadlines import PATIENCE, ROOM, within
 
-from golem_forge.agent.dialogue import SilenceNotice
 from golem_forge.events.serialization import Event
 
 Desks = Callable[..., Any]
-UNRECORDED = ("streaming", "toolOutput", "toolProgress")
 
 
 def worker(keys: str = "", name: str = "main", toolsets: str = "{filesystem: }") -> str:
@@ -78,12 +73,24 @@ EXITS: dict[str, tuple[int, dict[str, str], list[str], str]] = {
         ["go"],
         "the answer does not match output_schema: $",
     ),
+    "the answer was withheld": (1, program({"finish": "refused"}), ["go"], "withheld its answer"),
     "W7: a broken forge.yaml": (
         2,
         program() | {"forge.yaml": "modle: x\n"},
         ["go"],
         "forge: forge.yaml:1: modle: unknown key 'modle'; did you mean 'model'?",
     ),
+    "no input": (2, program(), ["-i", " "], "the input is empty: give it as words, with --input or --file"),
+    "no such directory": (2, {}, ["-p", "nowhere", "go"], "forge: no such directory: "),
+    "no such session": (2, {}, ["--resume", "abc", "go"], "no session 'abc'; `forge sessions list` shows them"),
+    "no such module file": (
+        2,
+        {"main.worker": worker(toolsets="{custom: {module: ./tols.py, tools: [f]}}"), "tools.py": ""},
+        ["-m", "scripted:s.yaml", "go"],
+        "main.worker:3: toolsets.custom.module: Failed to load custom tools from ./tols.py: tols.py: file not found; "
+        "did you mean 'tools.py'?",
+    ),
+    "W19: a price that nobody knows": (2, program(), ["--max-cost", "1", "go"], "add to forge.yaml `pricing:"),
     "W15: code that nobody trusts": (
         3,
         {
@@ -100,61 +107,6 @@ EXITS: dict[str, tuple[int, dict[str, str], list[str], str]] = {
         "Maximum iterations (3) exceeded",
     ),
     "no key": (5, {}, ["-m", "openai:x", "go"], "set the environment variable OPENAI_API_KEY"),
-}
-
-
-@pytest.mark.parametrize("case", EXITS)
-def test_w46_each_exit_code_has_its_scenario(desk: Desks, case: str) -> None:
-    code, files, words, says = EXITS[case]
-    place = desk(files)
-    ran = place.forge("run", *words)
-    assert (ran.code, ran.out) == (code, "I may not.\n" if code == 0 else ""), ran.err
-    assert says in ran.err and "Traceback" not in ran.err
-    assert not (place.root / "imported").exists() and not (place.root / "made.txt").exists()
-    if code in (2, 3, 5):
-        assert place.journals == [], "nothing ran, so nothing is left behind"
-
-
-FURTHER: dict[str, tuple[int, dict[str, str], list[str], str]] = {
-    "the answer was withheld": (1, program({"finish": "refused"}), ["go"], "withheld its answer"),
-    "W48: an approval mode that is none": (
-        2,
-        program(),
-        ["--set", "approval.mode=bogus", "go"],
-        "expected one of interactive, strict, contained, plan, approve_all, auto_deny, got 'bogus'",
-    ),
-    "W48: two inputs": (2, program(), ["--input", "x", "--file", "y"], "given twice: by --input and by --file"),
-    "no input": (2, program(), ["-i", " "], "the input is empty: give it as words, with --input or --file"),
-    "no such directory": (2, {}, ["-p", "nowhere", "go"], "forge: no such directory: "),
-    "no such worker": (2, program(), ["nope.worker", "go"], "no such worker file or directory: nope.worker"),
-    "no such session": (2, {}, ["--resume", "abc", "go"], "no session 'abc'; `forge sessions list` shows them"),
-    "no such module file": (
-        2,
-        {"main.worker": worker(toolsets="{custom: {module: ./tols.py, tools: [f]}}"), "tools.py": ""},
-        ["-m", "scripted:s.yaml", "go"],
-        "main.worker:3: toolsets.custom.module: Failed to load custom tools from ./tols.py: tols.py: file not found; "
-        "did you mean 'tools.py'?",
-    ),
-    "no such zone": (
-        2,
-        program() | {"main.worker": "---\nname: main\nsandbox: {zones: [{name: workspce}]}\n---\n"},
-        ["go"],
-        "main.worker:3: sandbox.zones[0].name: Worker 'main' names zone 'workspce', which forge.yaml does not have; "
-        "did you mean 'workspace'?",
-    ),
-    "no such provider": (
-        2,
-        program() | {"forge.yaml": "entry: main.worker\nmodel: antropic:x\n"},
-        ["go"],
-        "forge.yaml:2: model: unknown model provider 'antropic'; did you mean 'anthropic'?",
-    ),
-    "the same call again and again": (
-        1,
-        program(*[LOOK] * 50, {"say": "never"}),
-        ["go"],
-        "error: 'list_files' was called 20 times in a row with the same arguments and the same result: stopped as",
-    ),
-    "W19: a price that nobody knows": (2, program(), ["--max-cost", "1", "go"], "add to forge.yaml `pricing:"),
     "no model": (
         5,
         {},
@@ -164,52 +116,33 @@ FURTHER: dict[str, tuple[int, dict[str, str], list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", FURTHER)
-def test_what_is_wrong_is_said_with_what_to_do(desk: Desks, forge_here: Any, case: str) -> None:
-    code, files, words, says = FURTHER[case]
-    ended, out, err = forge_here(desk(files), *words)
-    assert (ended, out) == (code, "") and says in err
+@pytest.mark.parametrize("case", EXITS)
+def test_w46_each_exit_code_has_its_scenario_and_says_what_to_do(desk: Desks, forge_here: Any, case: str) -> None:
+    code, files, words, says = EXITS[case]
+    place = desk(files)
+    ended, out, err = forge_here(place, *words)
+    assert (ended, out) == (code, "I may not.\n" if code == 0 else ""), err
+    assert says in err and "Traceback" not in err
+    assert not (place.root / "imported").exists() and not (place.root / "made.txt").exists()
+    if code in (2, 3, 5) and case != "no input":  # that is found out in the session
+        assert place.journals == [], "nothing ran, so nothing is left behind"
 
 
-@pytest.mark.parametrize("words", [(), ("-t", "quiet"), ("--json",)])
-def test_an_empty_answer_is_no_silence(desk: Desks, forge_here: Any, words: tuple[str, ...]) -> None:
-    ended, out, err = forge_here(desk(program({"finish": "stop"})), *words, "go")
+def test_an_empty_answer_is_no_silence(desk: Desks, forge_here: Any) -> None:
+    place = desk(program({"finish": "stop"}))
     warning = "the answer of scripted:s.yaml is empty; ask again, or try another model"
-    assert ended == 0 and err.count(f"warning: {warning}") == 1
-    if words == ("--json",):
-        assert json.loads(out.splitlines()[-1])["data"]["warning"] == warning
-    else:
-        assert out == ""
-
-
-def test_a_page_instead_of_an_answer_and_a_slow_provider(
-    desk: Desks, forge_here: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Over the provider's own library: the page is told and tried again, the wait is told."""
-    told = threading.Event()
-
-    class Notice(SilenceNotice):
-        def __init__(self, tell: Callable[[float], None]) -> None:
-            super().__init__(lambda silent: told.set() or tell(silent))
-
-    monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", 0.2)
-    monkeypatch.setattr("golem_forge.agent.dialogue.SilenceNotice", Notice)
-    page = wire.WireTurn(headers={"content-type": "text/html"}, body="<p>Sign in</p>")
-    with wire.WireServer([page, wire.WireTurn(say="Now.", until=told)]) as server:
-        place = desk({})
-        place.home.mkdir(exist_ok=True)
-        block = f"{{base_url: '{server.base_url('openai-compatible')}', request_timeout: 90}}"
-        (place.home / "config.yaml").write_text(f"models: {{openai-compatible: {block}}}\n")
-        ended, out, err = forge_here(place, "-m", "openai-compatible:x", "go")
-    assert (ended, out) == (0, "Now.\n"), err
-    assert "warning: openai-compatible:x: the response holds no answer (content type text/html)" in err
-    assert "trying again in" in err and "warning: still waiting for openai-compatible:x: nothing for" in err
+    for words in ((), ("-t", "quiet"), ("--json",)):
+        ended, out, err = forge_here(place, *words, "go")
+        assert ended == 0 and err.count(f"warning: {warning}") == 1
+        if words == ("--json",):
+            assert json.loads(out.splitlines()[-1])["data"]["warning"] == warning
+        else:
+            assert out == ""
 
 
 @pytest.mark.parametrize(
     ("words", "last"),
     [
-        (("run", "go"), "Done."),
         (("run", "--json", "go"), '"runResult"'),
         (("call", "list_files", "--path", "/workspace"), "main.worker"),
     ],
@@ -247,38 +180,17 @@ def test_w19_a_partial_answer_is_printed_before_exit_4(desk: Desks, forge_here: 
 
 
 @pytest.mark.parametrize(
-    ("words", "status"),
-    [
-        ([], "approval_denied"),
-        (["-a", "approve_all"], "success"),
-        (["-a", "approve_all", "--set", "approval.tools.write_file=blocked"], "policy_denied"),
-    ],
+    ("words", "status"), [((), "success"), (("--set", "approval.tools.write_file=blocked"), "policy_denied")]
 )
 def test_w45_u37_a_tool_that_asks_is_answered_by_the_mode(
-    desk: Desks, forge_here: Any, words: list[str], status: str
+    desk: Desks, forge_here: Any, words: tuple[str, ...], status: str
 ) -> None:
     place = desk(program(WRITE, {"say": "I am done."}))
-    code, out, err = forge_here(place, "go", *words)
+    code, out, err = forge_here(place, "go", "-a", "approve_all", *words)
     assert (code, out) == (0, "I am done.\n"), err
     (done,) = place.calls()
-    assert (done.tool, done.status) == ("write_file", status)
+    assert (done.tool, done.status) == ("write_file", status) and done.error in err
     assert (place.root / "made.txt").exists() is (status == "success")
-    assert done.error in err and (status != "approval_denied" or "Auto-deny mode: write_file" in done.error)
-
-
-def test_w45_u37_json_lines_are_events_and_the_result_is_the_last(desk: Desks) -> None:
-    turns = ({"say": "Looking.", "think": "hm", "chunks": 2, **LOOK}, WRITE, {"say": "All\ndone.", "chunks": 3})
-    place = desk(program(*turns))
-    ran = place.forge("run", "--json", "go")
-    events = [Event.from_json(line) for line in ran.out.splitlines()]
-    assert ran.code == 0 and [event.type for event in events][-2:] == ["sessionEnd", "runResult"]
-    result = events[-1].wire
-    assert (result["success"], result["status"], result["response"]) == (True, "completed", "All\ndone.")
-    seqs = [event.seq for event in events]
-    assert seqs == sorted(seqs) and "streaming" in {event.type for event in events}
-    recorded = [event.seq for event in events if event.type not in UNRECORDED]
-    assert recorded == list(range(1, len(recorded) + 1))
-    assert len({event.session_id for event in events}) == 1
 
 
 def test_json_says_so_where_there_is_no_session(desk: Desks, forge_here: Any) -> None:
@@ -290,62 +202,28 @@ def test_json_says_so_where_there_is_no_session(desk: Desks, forge_here: Any) ->
     assert place.journals == []
 
 
-def test_u28_into_a_pipe_there_is_no_escape_byte_and_no_question(desk: Desks) -> None:
-    """A person at a terminal, `forge run … | cat`: only one side is a terminal."""
-    place = desk(program(WRITE, {"say": "\x1b[31mdone\x1b[0m"}))
-    keyboard, terminal = pty.openpty()
-    try:
-        ran = subprocess.run(
-            [FORGE, "run", "go", "--trace", "debug"],
-            cwd=place.root,
-            env=place.environ | {"TERM": "xterm-256color"},
-            stdin=terminal,
-            capture_output=True,
-            timeout=PATIENCE,
-        )
-    finally:
-        os.close(keyboard)
-        os.close(terminal)
-    assert (ran.returncode, ran.stdout) == (0, b"\\x1b[31mdone\\x1b[0m\n")
-    assert b"\x1b" not in ran.stderr and b"approval_denied" in ran.stderr
-
-
 # ---- signals (W46: 130, 143)
 
 
-def processes_with(marker: str) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                command = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            except OSError:
-                continue
-            if marker in command:
-                found.append(int(folder.name))
-    return found
-
-
 @pytest.mark.parametrize(
-    ("number", "code", "status"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 143, "terminated")],
+    ("number", "code", "status"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
 def test_w46_a_signal_ends_a_running_tool_and_the_command(
     desk: Desks, until: Any, finish: Any, number: signal.Signals, code: int, status: str
 ) -> None:
     marker = f"6{os.getpid()}.{code}"
-    command = call("exec_command", cmd=f"sleep {marker} & sleep {marker}; echo never > after")
+    command = call("exec_command", cmd=f"sleep {marker} & touch begun; sleep {marker}; echo never > after")
     files = program({"say": "Waiting.", **command}, {"say": "never"}) | {
         "main.worker": worker(toolsets="{filesystem: , coding: }")
     }
     place = desk(files)
     process = place.start("run", "--json", "-a", "approve_all", "go")
-    until(lambda: len(processes_with(marker)) >= 2, "the command runs")
+    until((place.root / "begun").exists, "the command runs")
     with within(5):
         process.send_signal(number)
         ran = finish(process)
     assert ran.code == code, ran.err
-    until(lambda: not processes_with(marker), "no process is left")
+    assert marked(marker, ROOM) == [], "no process is left"
     events = [Event.from_json(line) for line in ran.out.splitlines()]
     last = events[-1].wire
     assert (events[-1].type, last["success"], last["status"]) == ("runResult", True, status)
@@ -540,8 +418,6 @@ def test_w47_a_dry_run_of_a_stranger_says_what_does_not_count(desk: Desks, forge
     ("policy", "names", "says"),
     [
         ("{}", ["1", "2", "3", "4", "5"], "5 attachments; this worker takes at most 4"),
-        ("{allowed_suffixes: [.pdf]}", ["a.PDF", "noext"], "attachment 'noext': has no suffix; allowed: .pdf"),
-        ("{allowed_suffixes: [.exe], denied_suffixes: [.EXE]}", ["a.exe"], "attachment 'a.exe': suffix .exe is denied"),
         ("{allowed_suffixes: [.pdf]}", ["a.PDF"], ""),
     ],
 )
@@ -598,9 +474,5 @@ def test_a_worker_in_a_yaml_file_that_is_named_runs(desk: Desks, forge_here: Any
         assert code == 0 and events[-1].wire["response"] == "I helped.", err
         started = next(event.wire["worker"] for event in events if "worker" in event.wire)
         assert started == name
-    for word, says in {
-        "forge.yaml": "forge.yaml: is the config of a program, not a worker",
-        "nothing.yaml": "no such worker file or directory: nothing.yaml",
-    }.items():
-        code, out, err = forge_here(place, word, "do it")
-        assert (code, out) == (2, "") and says in err
+    code, out, err = forge_here(place, "forge.yaml", "do it")
+    assert (code, out) == (2, "") and "forge.yaml: is the config of a program, not a worker" in err

@@ -26,6 +26,8 @@ from golem_forge.storage.home import forge_home
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "guides" / "hooks.md").read_text()
 EXAMPLES = ROOT / "examples" / "hooks"
+PYTEST = "[pytest]\naddopts = -p no:schemathesis -p no:hypothesispytest -p no:asyncio\n"
+"""Plugins of this environment, whose import takes most of a run."""
 
 
 @pytest.fixture
@@ -38,6 +40,7 @@ def recipe(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> C
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     root = tmp_path / "project"
     root.mkdir()
+    (root / "pytest.ini").write_text(PYTEST)
 
     def use(heading: str, **instead: str) -> Path:
         found = re.search(rf"^### {re.escape(heading)}\n.*?```yaml\n(.*?)```", PAGE, re.MULTILINE | re.DOTALL)

@@ -49,6 +49,12 @@ class Place:
         forge_home().ensure()
         forge_home().config.write_text(json.dumps({"hooks": list(hooks), **more}))
 
+    def own_by_file(self, *texts: str, **more: Any) -> None:
+        """A hook before each write of /workspace/0.py, /workspace/1.py, …"""
+        programs = [self.program(f"check{at}", text) for at, text in enumerate(texts)]
+        when = {"on": "before_call", "tools": ["write_file"], **more}
+        self.own(*({**when, "paths": [f"**/{at}.py"], "run": run} for at, run in enumerate(programs)))
+
     def theirs(self, *hooks: dict[str, Any], trusted: bool = True) -> None:
         (self.root / "forge.yaml").write_text(json.dumps({"hooks": list(hooks)}))
         if trusted:
@@ -69,13 +75,8 @@ def ran(session: Any) -> list[dict[str, Any]]:
 
 
 WRITE = ("write_file", {"path": "/workspace/new.py", "content": "x=1\n"})
-UPPER = """#!/usr/bin/env python3
-import json, sys
-told = json.load(sys.stdin)
-for path in sys.argv[1:]:
-    text = open(path).read()
-    open(path, "w").write(text.upper())
-print(f"{len(sys.argv) - 1} files reformatted")
+UPPER = """#!/bin/sh
+sed -i 's/.*/\\U&/' "$@" && echo "$# files reformatted"
 """
 
 
@@ -83,26 +84,22 @@ print(f"{len(sys.argv) - 1} files reformatted")
 
 
 async def test_a_formatter_runs_after_an_edit_and_undo_takes_both_back(place: Place) -> None:
-    tool = place.program("upper", UPPER)
-    place.own(
-        {"on": "after_call", "tools": ["write_file"], "paths": ["**/*.py"], "run": f"{tool} {{paths}}", "tell": "model"}
-    )
+    """What a hook changes in other files belongs to the call too."""
+    when = {"on": "after_call", "tools": ["write_file"], "paths": ["**/*.py"]}
+    more = place.program("more", "#!/bin/sh\ncd $FORGE_DIRECTORY\necho more >> a.txt\necho beside > beside.txt\n")
+    place.own({**when, "run": f"{place.program('upper', UPPER)} {{paths}}", "tell": "model"}, {**when, "run": more})
     async with place.session() as session:
         outcome = await session.call(*WRITE)
         assert outcome.ok and (place.root / "new.py").read_text() == "X=1\n"
         assert "The hook 'upper' says:\n  | 1 files reformatted" in outcome.text
         (made,) = session.changes()
-        assert [one.path for one in made.files] == ["/workspace/new.py"]
+        assert {one.path for one in made.files} == {f"/workspace/{name}" for name in ("new.py", "a.txt", "beside.txt")}
         undone = await session.undo(call=made.call)
         assert undone.ok, undone.text
-        assert not (place.root / "new.py").exists()
-        (said, *_) = ran(session)
-        assert (said["hook"], said["on"], said["status"], said["toolCallId"]) == (
-            "upper",
-            "after_call",
-            "said",
-            made.call,
-        )
+        assert (place.root / "a.txt").read_text() == "one\n"
+        assert not (place.root / "new.py").exists() and not (place.root / "beside.txt").exists()
+        told = [(each["hook"], each["on"], each["status"], each["toolCallId"]) for each in ran(session)[:2]]
+        assert told == [("upper", "after_call", "said", made.call), ("more", "after_call", "ok", made.call)]
 
 
 async def test_a_call_whose_caller_goes_away_ends_without_its_hooks(place: Place) -> None:
@@ -132,17 +129,6 @@ async def test_a_formatter_for_all_tools_does_not_format_what_an_undo_brought_ba
         undone = await session.undo(call=made.call)
         assert undone.ok and (place.root / "old.py").read_text() == "x=0\n", undone.text
         assert [each["status"] for each in ran(session)] == ["ok", "failed"], "it is told, and may only read"
-
-
-async def test_a_formatter_may_change_other_files_which_belong_to_the_call(place: Place) -> None:
-    tool = place.program("more", "#!/bin/sh\ncd $FORGE_DIRECTORY\necho more >> a.txt\necho beside > beside.txt\n")
-    place.own({"on": "after_call", "tools": ["write_file"], "run": tool})
-    async with place.session() as session:
-        await session.call(*WRITE)
-        (made,) = session.changes()
-        assert {one.path for one in made.files} == {f"/workspace/{name}" for name in ("new.py", "a.txt", "beside.txt")}
-        assert (await session.undo(call=made.call)).ok
-        assert (place.root / "a.txt").read_text() == "one\n" and not (place.root / "beside.txt").exists()
 
 
 async def test_a_command_and_its_formatter_are_one_change_set(place: Place) -> None:
@@ -197,106 +183,97 @@ async def test_where_nothing_can_be_undone_the_zones_are_read_only_for_hooks_in_
         assert (place.root / "a.txt").read_text() == ("one\n" if approval == "contained" else "x\n")
 
 
-async def test_a_linters_complaint_reaches_the_model_whatever_its_exit_code(place: Place) -> None:
-    tool = place.program("lint", "#!/bin/sh\necho 'new.py:1 E225 missing whitespace'\nexit 1\n")
-    place.own({"on": "after_call", "tools": ["write_file"], "run": tool, "tell": "model"})
+async def test_a_linters_complaint_reaches_the_model_cut_and_whatever_its_exit_code(place: Place) -> None:
+    lint = place.program("lint", "#!/bin/sh\necho 'new.py:1 E225 missing whitespace'\nexit 1\n")
+    long = place.program("long", "#!/bin/sh\nyes words | head -c 100000\n")
+    when = {"on": "after_call", "tools": ["write_file"]}
+    place.own({**when, "run": lint, "tell": "model"}, {**when, "run": long, "tell": "both"})
     async with place.session() as session:
-        assert "  | new.py:1 E225 missing whitespace" in (await session.call(*WRITE)).text
-
-
-async def test_a_denied_call_has_no_hook_after_it(place: Place) -> None:
-    place.own({"on": "after_call", "run": place.program("any", "#!/bin/sh\nexit 0\n")})
-    async with place.session("auto_deny") as session:
-        assert (await session.call(*WRITE)).status is Status.APPROVAL_DENIED
-        assert ran(session) == []
+        outcome = await session.call(*WRITE)
+        assert "  | new.py:1 E225 missing whitespace" in outcome.text
+        assert 3000 < len(outcome.hook_texts[1]) < 9000 and len(ran(session)[1]["line"]) < 400
 
 
 # ---- 2: a hook before a call, and one that fails
 
 
-@pytest.mark.parametrize("approval", ["approve_all", "contained", "interactive"])
+FAILS = {
+    "#!/bin/sh\nexit 9\n": "exit code 9",
+    "#!/bin/sh\nkill -SEGV $$\n": "signal",
+    "#!/bin/sh\nhead -c 1000000000 /dev/zero\n": "printed more than 256 KiB",
+    '#!/bin/sh\necho \'{"verdict": "maybe"}\'\n': "'maybe'",
+    "#!/bin/sh\necho '{\"verdict\": '\n": "cannot be read",
+    '#!/bin/sh\necho \'{"hookSpecificOutput": {"updatedInput": {}}}\'\n': "change the arguments",
+    "no program at all": "exit code",
+}
+HANGS = {"#!/bin/sh\nsleep 600\n": "took longer than"}
+
+
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("approval", "texts", "seconds"),
     [
-        ("#!/bin/sh\nsleep 600\n", "took longer than"),
-        ("#!/bin/sh\nkill -SEGV $$\n", "signal"),
-        ("#!/bin/sh\nexit 9\n", "exit code 9"),
-        ("#!/bin/sh\nhead -c 1000000000 /dev/zero\n", "printed more than 256 KiB"),
-        ('#!/bin/sh\necho \'{"verdict": "maybe"}\'\n', "'maybe'"),
-        ("#!/bin/sh\necho '{\"verdict\": '\n", "cannot be read"),
-        ('#!/bin/sh\necho \'{"hookSpecificOutput": {"updatedInput": {}}}\'\n', "change the arguments"),
-        ("no program at all", "exit code"),
+        ("approve_all", FAILS, LONG),
+        ("contained", HANGS, 2),
+        ("interactive", HANGS, 2),
     ],
-    ids=["hangs", "crashes", "exits", "floods", "unknown word", "half an answer", "edits", "no program"],
 )
 async def test_a_hook_that_fails_refuses_the_call(
-    place: Place, asked: Callable[..., Any], approval: str, text: str, why: str
+    place: Place, asked: Callable[..., Any], approval: str, texts: dict[str, str], seconds: float
 ) -> None:
-    tool = place.program("check", text)
-    seconds = 2 if why == "took longer than" else LONG
-    place.own({"on": "before_call", "tools": ["write_file"], "run": tool, "timeout_s": seconds})
+    place.own_by_file(*texts, timeout_s=seconds)
     ask = asked({"approved": True})
     async with place.session(approval, approval_callback=ask) as session:
-        outcome = await session.call(*WRITE)
-        assert outcome.status is Status.POLICY_DENIED
-        assert "the hook 'check'" in outcome.error and why in outcome.error
-        assert not outcome.executed and not list(ask) and not (place.root / "new.py").exists()
+        for at, why in enumerate(texts.values()):
+            outcome = await session.call("write_file", {"path": f"/workspace/{at}.py", "content": "x=1\n"})
+            assert outcome.status is Status.POLICY_DENIED, why
+            assert f"the hook 'check{at}'" in outcome.error and why in outcome.error
+            assert not outcome.executed and not list(ask) and not (place.root / f"{at}.py").exists()
+        assert {each["status"] for each in ran(session)} == {"failed"}
         assert (await session.call("read_file", {"path": "/workspace/a.txt"})).ok, "the session goes on"
-        assert ran(session)[0]["status"] == "failed"
 
 
-async def test_a_hook_refuses_with_its_reason(place: Place) -> None:
-    tool = place.program("policy", "#!/bin/sh\necho 'not on a Friday' >&2\nexit 2\n")
-    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+async def test_a_hook_refuses_with_its_reason_and_what_is_no_answer_refuses_nothing(place: Place) -> None:
+    refuses = "#!/bin/sh\necho 'not on a Friday' >&2\nexit 2\n"
+    place.own_by_file(refuses, "#!/bin/sh\necho '[info] {all} is well'; echo 'went on {'\n")
     async with place.session() as session:
-        outcome = await session.call(*WRITE)
+        outcome = await session.call("write_file", {"path": "/workspace/0.py", "content": ""})
         assert (outcome.status, outcome.code) == (Status.POLICY_DENIED, "BLOCKED")
-        assert "not on a Friday" in outcome.error and "[hook policy" in outcome.error
+        assert "not on a Friday" in outcome.error and "[hook check0" in outcome.error
+        assert (await session.call("write_file", {"path": "/workspace/1.py", "content": ""})).ok
+        assert ran(session)[1]["status"] == "ok"
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        '{"verdict": "preApproved", "decision": "block", "reason": "no"}',
-        '{"decision": "block", "reason": "no", "hookSpecificOutput": {"permissionDecision": "allow"}}',
-        'reading the policy …\n{"verdict": "blocked", "reason": "no"}',
-        '\ufeff{"verdict": "blocked", "reason": "no"}',
-        '{"verdict": "allow", "permission": "Never"}',
-        'reading the policy …\n{\n  "verdict": "blocked"\n}',
-        'reading the policy …\n{"verdict": "blocked"}\ndone',
-        'reading the policy …\n{"verdict": "blocked"}\n{"verdict": "allow"}',
-        '["blocked"]',
-        '"blocked"',
-        '{"hookSpecificOutput": [{"permissionDecision": "deny"}]}',
-    ],
-    ids=[
-        *("two names", "two places", "after a line", "byte order mark", "a word nobody knows", "in lines after a line"),
-        *("before a line", "two answers", "a list", "a text", "a list of places"),
-    ],
+STRICT = (
+    '{"verdict": "preApproved", "decision": "block", "reason": "no"}',
+    '{"decision": "block", "reason": "no", "hookSpecificOutput": {"permissionDecision": "allow"}}',
+    'reading the policy …\n{"verdict": "blocked", "reason": "no"}',
+    '\ufeff{"verdict": "blocked", "reason": "no"}',
+    '{"verdict": "allow", "permission": "Never"}',
+    'reading the policy …\n{\n  "verdict": "blocked"\n}',
+    'reading the policy …\n{"verdict": "blocked"}\ndone',
+    'reading the policy …\n{"verdict": "blocked"}\n{"verdict": "allow"}',
+    '["blocked"]',
+    '"blocked"',
+    '{"hookSpecificOutput": [{"permissionDecision": "deny"}]}',
 )
-async def test_the_strictest_of_what_a_hook_says_counts(place: Place, said: str) -> None:
-    tool = place.program("policy", f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
-    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
-    async with place.session() as session:
-        assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
-        assert not (place.root / "new.py").exists()
 
 
-async def test_what_a_hook_prints_beside_no_answer_refuses_nothing(place: Place) -> None:
-    tool = place.program("policy", "#!/bin/sh\necho '[info] {all} is well'; echo 'went on {'\n")
-    place.own({"on": "before_call", "tools": ["write_file"], "run": tool})
+async def test_the_strictest_of_what_a_hook_says_counts(place: Place) -> None:
+    place.own_by_file(*(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n" for said in STRICT))
     async with place.session() as session:
-        assert (await session.call(*WRITE)).ok
-        assert [each["status"] for each in ran(session)] == ["ok"]
+        for at, said in enumerate(STRICT):
+            outcome = await session.call("write_file", {"path": f"/workspace/{at}.py", "content": ""})
+            assert outcome.status is Status.POLICY_DENIED and not (place.root / f"{at}.py").exists(), said
 
 
 async def test_a_hook_that_wants_to_loosen_is_ignored_with_a_warning(place: Place) -> None:
     tool = place.program("kind", '#!/bin/sh\necho \'{"verdict": "preApproved"}\'\n')
-    place.own({"on": "before_call", "run": tool})
+    after = place.program("any", "#!/bin/sh\nexit 0\n")
+    place.own({"on": "before_call", "run": tool}, {"on": "after_call", "run": after})
     async with place.session("auto_deny") as session:
         assert (await session.call(*WRITE)).status is Status.APPROVAL_DENIED
         (said,) = ran(session)
-        assert "'preApproved' was ignored" in said["line"]
+        assert "'preApproved' was ignored" in said["line"], "and a denied call has no hook after it"
 
 
 async def test_a_hooks_ask_is_answered_by_a_person_alone_and_kept_for_this_call_only(
@@ -319,13 +296,7 @@ async def test_a_hooks_ask_is_answered_by_a_person_alone_and_kept_for_this_call_
 
 
 async def test_an_edit_asks_the_hooks_again(place: Place, asked: Callable[..., Any]) -> None:
-    text = """#!/usr/bin/env python3
-import json, sys
-path = json.load(sys.stdin)["arguments"]["path"]
-if "secret" in path:
-    sys.stderr.write("never there")
-    sys.exit(2)
-"""
+    text = "#!/bin/sh\nif grep -q secret; then echo 'never there' >&2; exit 2; fi\n"
     place.own({"on": "before_call", "tools": ["write_file"], "run": place.program("check", text)})
     ask = asked({"approved": True, "args": {"path": "/workspace/secret.txt", "content": "x"}})
     async with place.session("interactive", approval_callback=ask) as session:
@@ -408,29 +379,33 @@ async def test_a_programs_hook_runs_from_what_was_trusted_imports_included(place
 
 
 FROM_PYTHON = "python3 -c 'import json, sys; sys.exit(2 if json.load(sys.stdin) else 0)'"
-MAKEFILE = "policy:\n\t@true\n"
+TAKEN = {
+    "json.py": "import sys\nsys.exit(0)\n",
+    "policy.py": "",
+    "Makefile": "policy:\n\t@true\n",
+}
+"""What a model may write to answer for a hook."""
 
 
-@pytest.mark.parametrize(
-    ("run", "name", "content"),
-    [
-        (FROM_PYTHON, "json.py", "import sys\nsys.exit(0)\n"),
-        ("python3 -m policy", "policy.py", ""),
-        ("cd $FORGE_DIRECTORY && " + FROM_PYTHON, "json.py", "import sys\nsys.exit(0)\n"),
-        ("make -s policy", "Makefile", MAKEFILE),
-        ("cd - && make -s policy", "Makefile", MAKEFILE),
-    ],
-    ids=["-c", "-m", "-c in the zone", "make", "back"],
-)
-async def test_a_hook_of_mine_takes_nothing_from_the_zone_that_it_does_not_name(
-    place: Place, run: str, name: str, content: str
-) -> None:
-    place.own({"on": "before_call", "tools": ["delete_file"], "run": run, "timeout_s": 60})
+async def test_a_hook_of_mine_takes_nothing_from_the_zone_that_it_does_not_name(place: Place) -> None:
+    runs = (
+        FROM_PYTHON,
+        "python3 -m policy",
+        f"cd $FORGE_DIRECTORY && {FROM_PYTHON}",
+        "make -s policy",
+        "cd - && make -s policy",
+    )
+    when = {"on": "before_call", "tools": ["delete_file"], "timeout_s": 60}
+    place.own(*({**when, "paths": [f"**/{at}.txt"], "run": run} for at, run in enumerate(runs)))
+    for at in range(len(runs)):
+        (place.root / f"{at}.txt").touch()
     async with place.session() as session:
         for _ in range(2):
-            assert (await session.call("delete_file", {"path": "/workspace/a.txt"})).status is Status.POLICY_DENIED
-            assert (await session.call("write_file", {"path": f"/workspace/{name}", "content": content})).ok
-    assert (place.root / "a.txt").exists()
+            for at, run in enumerate(runs):
+                outcome = await session.call("delete_file", {"path": f"/workspace/{at}.txt"})
+                assert outcome.status is Status.POLICY_DENIED and (place.root / f"{at}.txt").exists(), run
+            for name, content in TAKEN.items():
+                assert (await session.call("write_file", {"path": f"/workspace/{name}", "content": content})).ok
 
 
 async def test_a_hook_of_mine_names_files_whose_names_begin_alike(place: Place) -> None:
@@ -517,27 +492,27 @@ def test_a_programs_hook_that_hides_what_it_runs_is_refused_with_the_form_that_w
     place.session()
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
+async def test_a_programs_hook_finds_nothing_in_the_zone(place: Place) -> None:
+    """What trust did not find in its command is not there: before a model wrote it, and afterwards."""
+    _with_policy(place)
+    runs = (
         "python3 -m policy.check",
         "python3 -c 'import policy.check'",
         "python3 /workspace/policy/check.py",
-        "python3 {root}/policy/check.py",
-    ],
-)
-async def test_a_programs_hook_finds_nothing_in_the_zone(place: Place, run: str) -> None:
-    """What trust did not find in its command is not there: before a model wrote it, and afterwards."""
-    _with_policy(place)
-    run = run.format(root=place.root)
-    place.theirs({"on": "before_call", "tools": ["delete_file"], "run": run, "timeout_s": 60})
+        f"python3 {place.root}/policy/check.py",
+    )
+    when = {"on": "before_call", "tools": ["delete_file"], "timeout_s": 60}
+    place.theirs(*({**when, "paths": [f"**/{at}.txt"], "run": run} for at, run in enumerate(runs)))
+    for at in range(len(runs)):
+        (place.root / f"{at}.txt").touch()
     async with place.session() as session:
         for _ in range(2):
-            denied = await session.call("delete_file", {"path": "/workspace/a.txt"})
-            assert denied.status is Status.POLICY_DENIED and "forbidden by the project" not in denied.error
-            assert "/policy/" not in run or "name it from the program's directory" in denied.error
+            for at, run in enumerate(runs):
+                denied = await session.call("delete_file", {"path": f"/workspace/{at}.txt"})
+                assert denied.status is Status.POLICY_DENIED and (place.root / f"{at}.txt").exists(), run
+                assert "forbidden by the project" not in denied.error
+                assert "/policy/" not in run or "name it from the program's directory" in denied.error
             await session.call("write_file", {"path": "/workspace/policy/check.py", "content": "pass\n"})
-    assert (place.root / "a.txt").exists()
 
 
 async def test_a_hooks_words_steer_neither_the_terminal_nor_the_model(place: Place, asked: Callable[..., Any]) -> None:
@@ -556,14 +531,6 @@ async def test_a_hooks_words_steer_neither_the_terminal_nor_the_model(place: Pla
         assert "\x1b" not in shown + outcome.text and "\u202e" not in shown + outcome.text
         told = outcome.text.partition("The hook 'after' says:\n")[2].splitlines()
         assert told and all(line.startswith("  | ") for line in told)
-
-
-async def test_a_hooks_output_is_cut_before_the_model_reads_it(place: Place) -> None:
-    tool = place.program("long", "#!/bin/sh\nyes words | head -c 100000\n")
-    place.own({"on": "after_call", "tools": ["write_file"], "run": tool, "tell": "both"})
-    async with place.session() as session:
-        outcome = await session.call(*WRITE)
-        assert 3000 < len(outcome.hook_texts[0]) < 9000 and len(ran(session)[0]["line"]) < 400
 
 
 async def test_what_a_hook_leaves_where_my_programs_obey_is_prevented(place: Place) -> None:
@@ -602,18 +569,19 @@ def running_with(mark: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["check.py", "rules.py"])
-async def test_a_changed_hook_file_ends_the_trust_with_the_diff(place: Place, name: str) -> None:
+async def test_a_changed_hook_file_ends_the_trust_with_the_diff(place: Place) -> None:
     _with_policy(place)
     store = trust_store(forge_home())
-    assert store.trusted(place.root)
-    with (place.root / "policy" / name).open("a") as file:
-        file.write("# more\n")
-    assert not store.trusted(place.root)
-    assert "+# more" in store.changes(place.root)
-    async with place.session() as session:
-        assert (await session.call(*WRITE)).ok and ran(session) == []
-    store.give(place.root)
+    for name in ("check.py", "rules.py"):
+        assert store.trusted(place.root)
+        with (place.root / "policy" / name).open("a") as file:
+            file.write(f"# more in {name}\n")
+        assert not store.trusted(place.root)
+        assert f"+# more in {name}" in store.changes(place.root)
+        async with place.session() as session:
+            assert (await session.call(*WRITE)).ok and ran(session) == []
+        (place.root / "new.py").unlink()
+        store.give(place.root)
     async with place.session() as session:
         assert (await session.call(*WRITE)).status is Status.POLICY_DENIED
 

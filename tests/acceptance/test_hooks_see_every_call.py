@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,12 @@ echo "[$?]"
 PROGRAM = """\
 import json
 from forge_tools import ToolError, call
-try:
-    call({name!r}, **json.loads({args!r}))
-except ToolError as error:
-    print(error.status, error.text)
+for name, args in json.loads({wanted!r}):
+    try:
+        call(name, **args)
+        print(json.dumps(["ran", name]))
+    except ToolError as error:
+        print(json.dumps([error.status, error.text]))
 """
 TOOLS = '''\
 from golem_forge import ToolContext
@@ -87,7 +89,7 @@ async def relay(name: str, args: dict, *, ctx: ToolContext) -> str:
     outcome = await ctx.call(name, args)
     return f"{outcome.status} {outcome.text}"
 '''
-SEES = """#!/usr/bin/env python3
+SEES = """#!/usr/bin/python3 -IS
 import json, sys
 told = json.load(sys.stdin)
 if told["tool"] not in ("relay", "run_code", "carry", "deputy"):
@@ -122,8 +124,10 @@ def program(mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch) -> McpBench:
     return bench
 
 
-Call = Callable[[str, dict[str, Any]], Awaitable[tuple[str, str]]]
-"""(name, arguments) → (status, text)"""
+Wanted = Sequence[tuple[str, dict[str, Any]]]
+Told = list[tuple[str, str]]
+"""(status, text) of each call"""
+Door = Callable[[Wanted], Awaitable[Told]]
 
 
 @contextlib.asynccontextmanager
@@ -135,20 +139,19 @@ async def runtime(program: McpBench, turns: list[Any]) -> AsyncIterator[tuple[Wo
 
 
 @contextlib.asynccontextmanager
-async def model(program: McpBench) -> AsyncIterator[Call]:
-    turns: list[Any] = []
-    async with runtime(program, turns) as (made, script):
+async def model(program: McpBench) -> AsyncIterator[Door]:
+    async with runtime(program, []) as (made, script):
 
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            script._turns += [calls((name, args)), "done"]
+        async def make(wanted: Wanted) -> Told:
+            script._turns += [calls(*wanted), "done"]
             await made.turn("go")
-            return script.results()[0]
+            return script.results()
 
-        yield call
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def person(program: McpBench) -> AsyncIterator[Call]:
+async def person(program: McpBench) -> AsyncIterator[Door]:
     async with runtime(program, []) as (made, _):
 
         async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
@@ -167,74 +170,83 @@ async def person(program: McpBench) -> AsyncIterator[Call]:
             finally:
                 forget()
 
-        yield call
+        async def make(wanted: Wanted) -> Told:
+            return [await call(name, args) for name, args in wanted]
+
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def python(program: McpBench) -> AsyncIterator[Call]:
+async def python(program: McpBench) -> AsyncIterator[Door]:
     async with entry_session(program.workspace, approval="approve_all") as session:
         await session.look()
 
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            outcome = await session.call(name, args)
-            return outcome.status.value, outcome.text
+        async def make(wanted: Wanted) -> Told:
+            outcomes = [await session.call(name, args) for name, args in wanted]
+            return [(outcome.status.value, outcome.text) for outcome in outcomes]
 
-        yield call
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def another_tool(program: McpBench) -> AsyncIterator[Call]:
+async def another_tool(program: McpBench) -> AsyncIterator[Door]:
     async with python(program) as outer:
 
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            status, text = await outer("relay", {"name": name, "args": args})
-            assert status == "success", text
-            inner, _, said = text.partition(" ")
-            return inner.rpartition(".")[2].lower(), said
+        async def make(wanted: Wanted) -> Told:
+            told = []
+            for status, text in await outer([("relay", {"name": name, "args": args}) for name, args in wanted]):
+                assert status == "success", text
+                inner, _, said = text.partition(" ")
+                told.append((inner.rpartition(".")[2].lower(), said))
+            return told
 
-        yield call
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def program_code(program: McpBench) -> AsyncIterator[Call]:
+async def program_code(program: McpBench) -> AsyncIterator[Door]:
+    """One program that makes all calls."""
     async with python(program) as outer:
 
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            status, text = await outer("run_code", {"code": PROGRAM.format(name=name, args=json.dumps(args))})
+        async def make(wanted: Wanted) -> Told:
+            [(status, text)] = await outer([("run_code", {"code": PROGRAM.format(wanted=json.dumps(wanted))})])
             assert status == "success", text
-            inner, _, said = text.partition(" ")
-            return inner, said
+            lines = (json.loads(line) for line in text.splitlines() if line.startswith('["'))
+            return [(inner, said) for inner, said in lines]
 
-        yield call
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def own_tool(program: McpBench) -> AsyncIterator[Call]:
+async def own_tool(program: McpBench) -> AsyncIterator[Door]:
     async with python(program) as outer:
 
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            status, text = await outer("carry", {"tool": name, "args": json.dumps(args)})
-            assert status == "success", text
-            return "policy_denied" if text.rstrip().endswith("[3]") else "ran", text
+        async def make(wanted: Wanted) -> Told:
+            told = []
+            carried = [("carry", {"tool": name, "args": json.dumps(args)}) for name, args in wanted]
+            for status, text in await outer(carried):
+                assert status == "success", text
+                told.append(("policy_denied" if text.rstrip().endswith("[3]") else "ran", text))
+            return told
 
-        yield call
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def deputy(program: McpBench) -> AsyncIterator[Call]:
+async def deputy(program: McpBench) -> AsyncIterator[Door]:
     """A worker that another worker's model started."""
     async with runtime(program, []) as (made, script):
 
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            script._turns += [calls(("deputy", {"input": "go"})), calls((name, args)), "done", "done"]
+        async def make(wanted: Wanted) -> Told:
+            script._turns += [calls(("deputy", {"input": "go"})), calls(*wanted), "done", "done"]
             await made.turn("go")
-            return script.results(-2)[0]
+            return script.results(-2)
 
-        yield call
+        yield make
 
 
 @contextlib.asynccontextmanager
-async def mcp_client(program: McpBench) -> AsyncIterator[Call]:
+async def mcp_client(program: McpBench) -> AsyncIterator[Door]:
     async with serve_session(program.workspace, approval="approve_all") as host:
         await host.gathered()
         guest = host.admit(ClientFacts())
@@ -245,7 +257,10 @@ async def mcp_client(program: McpBench) -> AsyncIterator[Call]:
             )
             return outcome.status.value, outcome.text
 
-        yield call
+        async def make(wanted: Wanted) -> Told:
+            return [await call(name, args) for name, args in wanted]
+
+        yield make
 
 
 FOR_MODELS = {"module", "worker"}
@@ -264,13 +279,13 @@ CALLERS = {
 
 @table("door", CALLERS)
 async def test_a_hook_sees_the_calls_of_every_source(program: McpBench, door: Any) -> None:
-    missed = []
-    async with door(program) as call:
-        for source, (name, args) in SOURCES.items():
-            if door is person and source in FOR_MODELS:
-                continue
-            status, text = await call(name, args)
-            if status != "policy_denied" or f"seen {name} of {CALLERS[door].value}" not in text:
-                missed.append((source, status, text))
+    wanted = {source: call for source, call in SOURCES.items() if door is not person or source not in FOR_MODELS}
+    async with door(program) as make:
+        told = await make(list(wanted.values()))
+    missed = [
+        (source, status, text)
+        for (source, (name, _)), (status, text) in zip(wanted.items(), told, strict=True)
+        if status != "policy_denied" or f"seen {name} of {CALLERS[door].value}" not in text
+    ]
     assert missed == []
     assert not (Path(program.workspace) / "notes").exists()

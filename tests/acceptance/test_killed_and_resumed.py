@@ -62,7 +62,7 @@ def slow_effect(number: int, marker: str) -> int:
 '''
 MAY_HAVE_RUN = "may have run before the crash"
 NEVER_RAN = "interrupted before it started"
-ROUNDS, CALLS = 8, 200
+CALLS = 200
 GO_ON = "turns: [{expect: go on, say: I went on.}]\n"
 
 
@@ -186,15 +186,13 @@ effect(number=41)
 """
 
 
-def test_killed_while_a_program_calls_tools(program: Any, marker: str) -> None:
+def test_killed_while_a_program_calls_tools(program: Any, marker: str, until: Callable[..., Any]) -> None:
     """The program is not run again; the model is told which of its calls happened."""
     turn = {"calls": [{"tool": "run_code", "args": {"code": PROGRAM.replace("MARKER", marker)}}]}
     program.write(**{"main.worker": PROGRAMMER, "s.yaml": json.dumps({"turns": [turn]})})
     program.trust()
     process = program.start("run", "-m", "scripted:s.yaml", "-i", "begin", "--json")
-    until = time.monotonic() + PATIENCE
-    while len(effects(program)) < 40 and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: len(effects(program)) == 40, "its last call but one")
     kill(process)
     assert marked(marker, 1 + ROOM) == []
     go_on(program)
@@ -206,13 +204,16 @@ def test_killed_while_a_program_calls_tools(program: Any, marker: str) -> None:
     )
 
 
-def test_killed_again_and_again_while_the_journal_is_written(desk: Callable[..., Any], marker: str) -> None:
+def test_killed_again_and_again_while_the_journal_is_written(
+    desk: Callable[..., Any], marker: str, is_long: bool
+) -> None:
     """(d) Among hundreds of calls that change a file, and while it resumes; one line is torn besides. Each time the
     same session goes on, and no effect happens twice."""
     worker = "---\nname: main\ntoolsets: {edit: }\nsandbox: {zones: [{name: workspace, mode: rw}]}\n---\nDo it.\n"
     program = desk({"main.worker": worker, "next.yaml": GO_ON, "effects.txt": "0\n"}, name=marker)
     moments = random.Random(4)
-    for number in range(ROUNDS):
+    rounds = 8 if is_long else 4
+    for number in range(rounds):
         first = 1 + number * CALLS
         calls = [{"tool": "apply_patch", "args": {"input": _patch(first + at)}} for at in range(CALLS)]
         turns = [{"calls": calls[at : at + 4]} for at in range(0, CALLS, 4)]
@@ -233,7 +234,7 @@ def test_killed_again_and_again_while_the_journal_is_written(desk: Callable[...,
             _tear_last_line(program.journals[0])
     go_on(program)
     counted = Counter(effects(program))
-    assert len(counted) > ROUNDS // 2 and set(counted.values()) == {1}, "no effect happened twice"
+    assert len(counted) > rounds // 2 and set(counted.values()) == {1}, "no effect happened twice"
     for call in program.calls():
         happened = counted[_patched(call.args["input"])]
         if call.error == MAY_HAVE_RUN:

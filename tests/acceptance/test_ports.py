@@ -88,17 +88,14 @@ async def fetch(session: Any, url: str, **more: Any) -> str:
     return outcome.result.value["output"]
 
 
-async def test_a_server_of_one_call_answers_the_next(session: Any) -> None:
+async def test_a_server_of_one_call_answers_the_next_command_and_no_program(session: Any) -> None:
     await serve(session, 3000)
     assert await fetch(session, "http://127.0.0.1:3000/a") == "hello /a\n"
     assert await fetch(session, "http://localhost:3000/b") == "hello /b\n"
     by_program = await session.call("shell", {"command": "python3 client.py http://127.0.0.1:3000/c"})
     assert by_program.result.value["stdout"] == "hello /c\n"
-
-
-async def test_a_program_of_run_code_has_a_loopback_of_its_own(session: Any) -> None:
-    """As user tools, tool modules, servers, hooks and builds have: only the plans of commands hand the session's on."""
-    await serve(session, 3000)
+    # A program has a loopback of its own, as user tools, tool modules, servers, hooks and builds have: only the plans
+    # of commands hand the session's on.
     code = "import socket\nprint(socket.socket().connect_ex(('127.0.0.1', 3000)) == 0)"
     outcome = await session.call("run_code", {"code": code})
     assert outcome.status is Status.SUCCESS, outcome.error
@@ -139,6 +136,9 @@ async def get(url: str) -> str:
 
 
 async def test_the_person_opens_a_published_port_in_a_browser(session: Any) -> None:
+    missing = await session.call("publish_port", {"port": 3000})
+    assert missing.status is Status.EXECUTION_FAILED and "listens on port 3000" in missing.error
+    assert await listed(session) == []
     await serve(session, 3000)
     published = await session.call("publish_port", {"port": 3000})
     assert published.status is Status.SUCCESS, published.error
@@ -180,12 +180,6 @@ async def test_publishing_asks_and_says_who_reaches_it(project: Path) -> None:
         assert by_the_person.status is Status.SUCCESS
         model = await session.call("unpublish_port", {"port": 3000})
         assert model.status is Status.TOOL_NOT_FOUND
-
-
-async def test_what_does_not_listen_is_not_published(session: Any) -> None:
-    missing = await session.call("publish_port", {"port": 3000})
-    assert missing.status is Status.EXECUTION_FAILED and "listens on port 3000" in missing.error
-    assert await listed(session) == []
 
 
 class HostService:
@@ -270,16 +264,11 @@ async def test_a_rule_for_a_service_must_say_that_it_is_private(
     assert len(database.said) == (status == "success")
 
 
-async def test_a_service_asks_with_what_it_is(project: Path, service: tuple[HostService, int]) -> None:
+async def test_a_service_asks_with_what_it_is(project: Path, service: tuple[HostService, int], asked: Any) -> None:
     database, port = service
     (project / "query.py").write_text(QUERY)
-    cards: list[Any] = []
-
-    def answer(request: Any) -> Any:
-        cards.append(request)
-        return {"approved": len(cards) == 1}
-
-    async with open_session(project, approval="interactive", approval_callback=answer) as session:
+    cards = asked({"approved": True}, {"approved": False})
+    async with open_session(project, approval="interactive", approval_callback=cards) as session:
         outcome = await query(session, "localhost", port, network=[f"localhost:{port}"])
         assert outcome.status is Status.SUCCESS, outcome.error
         again = await query(session, "localhost", port, network=[f"localhost:{port}"])
@@ -380,10 +369,12 @@ async def test_a_person_types_the_commands(project: Path) -> None:
         assert "No command of this session listens on port 3000" in await person.type("/publish 3000")
         assert "/publish PORT" in await person.type("/publish three")
         server = {"cmd": "python3 server.py 3000 hello", "yield_time_ms": 0}
-        waits = {"cmd": "until python3 client.py http://127.0.0.1:3000/; do :; done", "yield_time_ms": 30_000}
-        person.turns = [calls(("exec_command", server)), calls(("exec_command", waits))]
+        person.turns = [calls(("exec_command", server))]
         await person.runtime.turn("Start the server")
-        head, row, more = (await person.type("/ports")).splitlines()
+        async with asyncio.timeout(PATIENCE):
+            while len(listening := (await person.type("/ports")).splitlines()) == 1:
+                pass
+        head, row, more = listening
         assert head.split() == ["PORT", "SINCE", "COMMAND"] and "/publish" in more
         assert row.startswith("3000") and "server.py 3000 hello" in row
         results: list[Any] = []

@@ -122,14 +122,9 @@ async def test_compact_waits_for_nobody_and_loses_nothing(project: Path) -> None
 
 
 @pytest.mark.parametrize(("file", "begins"), [("", "# Buy milk"), ("talk.md", "# Buy milk"), ("talk.json", '{"id": ')])
-async def test_export_is_written_as_the_persons_own_write(project: Path, file: str, begins: str) -> None:
-    cards: list[Any] = []
-
-    def agree(request: Any) -> dict[str, Any]:
-        cards.append(request)
-        return {"approved": True}
-
-    async with Typing(project, approval_mode="interactive", approval_callback=agree) as person:
+async def test_export_is_written_as_the_persons_own_write(project: Path, file: str, begins: str, asked: Any) -> None:
+    cards = asked({"approved": True})
+    async with Typing(project, approval_mode="interactive", approval_callback=cards) as person:
         await person.runtime.turn("Buy milk")
         assert await person.type(f"/export {file}") == ""
         [written] = project.glob(file or f"session-{person.runtime.session_id[:12]}.md")

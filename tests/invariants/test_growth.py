@@ -168,7 +168,7 @@ def test_a_resumed_session_holds_what_still_counts(home: Path, monkeypatch: pyte
 
 
 RULE = "  - {{path: /workspace/p{0}/*.txt, access: [read], verdict: preApproved, match: [/workspace/p{0}/a.txt]}}\n"
-RULES = "rules:\n" + "".join(map(RULE.format, range(500)))
+RULES = "rules:\n" + "".join(map(RULE.format, range(200)))
 
 
 def written(home: Path, text: str) -> ForgeHome:

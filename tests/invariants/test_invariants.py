@@ -1,7 +1,7 @@
 """The promises of the runtime, one named test each (numbers as in the design). Each runs the real thing end to end.
 
 Invariant 7 for processes is in acceptance/test_an_agent_in_a_directory.py and sandbox/process; for tools inside this
-process in orchestrator/test_run_endings.py.
+process in orchestrator/test_run_endings.py. That every config key has an effect (10): agent/test_agent_config_keys.py.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import LONG, within
+from tests.deadlines import LONG
 
 from golem_forge import Caller, Tool, ToolCall, open_session, tool
 from golem_forge.core.errors import ConfigError
@@ -198,75 +198,12 @@ async def test_invariant_09_no_host_path_and_no_secret_in_what_forge_says(projec
         assert "canary-71c6f0" not in text
 
 
-CONFIG_CASES = {
-    "sandbox.root": ("sandbox: {root: sub, zones: {workspace: {path: .}}}", "list_files", {}, "inner.txt"),
-    "sandbox.zones.path": ("sandbox: {zones: {workspace: {path: sub}}}", "list_files", {}, "inner.txt"),
-    "sandbox.zones.mode": (
-        "sandbox: {zones: {workspace: {path: ., mode: ro}}}", "write_file", {"path": "n", "content": "x"}, "read-only",
-    ),
-    "sandbox.zones.approval.write": (
-        "sandbox: {zones: {workspace: {path: ., approval: {write: preApproved}}}}",
-        "write_file", {"path": "n", "content": "x"}, "Created",
-    ),
-    "sandbox.zones.approval.delete": (
-        "sandbox: {zones: {workspace: {path: ., approval: {delete: preApproved}}}}",
-        "delete_file", {"path": "old.txt"}, "Deleted",
-    ),
-    "sandbox.unprotect": (
-        "sandbox: {zones: {workspace: {path: ., approval: {write: preApproved}}}, unprotect: [.envrc]}",
-        "write_file", {"path": ".envrc", "content": "x"}, "Created",
-    ),
-    "approval.mode": ("approval: {mode: approve_all}", "write_file", {"path": "n", "content": "x"}, "Created"),
-    "approval.default": ("approval: {default: preApproved}", "plain", {}, "plain ran"),
-    "approval.tools": ("approval: {tools: {plain: preApproved}}", "plain", {}, "plain ran"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("key", CONFIG_CASES)
-async def test_invariant_10_every_config_key_has_an_effect(project: Path, key: str) -> None:
-    from golem_forge.config.trust import TrustStore
-
-    text, name, args, says = CONFIG_CASES[key]
-    (project / "sub").mkdir()
-    (project / "sub" / "inner.txt").write_text("x")
-    (project / "old.txt").write_text("x")
-
-    @tool
-    def plain() -> str:
-        return "plain ran"
-
-    async def result() -> str:
-        async with open_session(project, tools=[plain]) as session:
-            return (await session.call(name, args, caller=Caller.LLM)).text
-
-    assert says not in await result()
-    (project / "forge.yaml").write_text(text + "\n")
-    TrustStore(forge_home()).give(project)
-    assert says in await result()
-
-
-async def test_invariant_10_the_approval_timeout_has_an_effect(project: Path, asked: Any) -> None:
-    (project / "forge.yaml").write_text("approval: {timeout: 0.2}\n")
-
-    async def never(request: Any) -> Any:
-        await asyncio.sleep(LONG)
-
-    with within(1):
-        async with open_session(project, approval_callback=never) as session:
-            outcome = await session.call("write_file", {"path": "n", "content": "x"})
-    assert outcome.error == "No answer within 0.2 s."
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("sandbx: {}", "unknown key 'sandbx'; did you mean 'sandbox'?"),
-        ("approval: {mod: strict}", "did you mean 'mode'?"),
-        ("approval:\n  mode: maybe", "forge.yaml:2"),
         ("sandbox:\n  zones:\n    tmp: {path: .}", "tmp"),
         ("sandbox:\n  zones:\n    workspace: {path: nowhere}", "workspace"),
-        ("a: [", "forge.yaml:2: not valid YAML"),
-        ("approval: {}\napproval: {}", "forge.yaml:2"),
         ("approval: {tools: {read_file: preApproved}}", "'read_file' decides for itself"),
     ],
 )
