@@ -209,12 +209,16 @@ async def running(program: Program) -> AsyncIterator[Store]:
         store.close()
 
 
-async def ended(store: Store, session: str) -> StoredSession:
+async def until_in(store: Store, session: str, *states: str) -> StoredSession:
     deadline = time.monotonic() + PATIENCE
-    while (row := await asyncio.to_thread(store.find, session)).state not in ENDED:
-        assert time.monotonic() < deadline, row
-        await asyncio.sleep(0.05)
+    while (row := await asyncio.to_thread(store.find, session)).state not in states:
+        assert time.monotonic() < deadline and row.state not in ENDED, row
+        await asyncio.sleep(0.02)
     return row
+
+
+async def ended(store: Store, session: str) -> StoredSession:
+    return await until_in(store, session, *ENDED)
 
 
 async def until_ended(store: Store, session: str) -> str:

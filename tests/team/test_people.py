@@ -59,8 +59,10 @@ def test_a_token_is_kept_as_a_hash_and_finds_its_person(store: Store) -> None:
     assert (found.name, found.role) == ("ann", Role.ADMIN)
     for wrong in ("", token + "x", token[:-1], "x" * 1000):
         assert not (hash := token_hash(wrong)) or find_person(store, hash) is None
-    with pytest.raises(TeamError, match="there is a person 'ann' already"):
-        add_person(store, "ann", Role.VIEWER)
+    for name in ("ann", "aNN"):
+        with pytest.raises(TeamError, match="there is a person 'ann' already") as refused:
+            add_person(store, name, Role.VIEWER)
+        assert refused.value.code == "PERSON_EXISTS"
     for name in ("", "a b", "-x", "../x", "x" * 65, "a\nb"):
         with pytest.raises(TeamError, match="cannot be a name"):
             add_person(store, name, Role.VIEWER)

@@ -156,6 +156,10 @@ def test_a_runner_that_is_killed_is_succeeded_and_what_it_began_is_not_repeated(
     assert program.effects() == ["slow", "next"]
     lines = journal_is_whole(program.store(), session, tmp_path)
     assert any("may have run before the crash" in line for line in lines)
+    told = "A runner ended in the middle of these calls, so they may have run: effect."
+    assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
+    [row] = json.loads(program.forge("ps", "--all", "--json"))
+    assert row["notice"] == told
 
 
 def test_a_stopped_runner_loses_its_session_and_starts_nothing_more(program: Program) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, PATIENCE
 from tests.ready import ReadyForge
-from tests.team.background import FORGE_YAML, Program, running, until, until_ended, write_call
+from tests.team.background import FORGE_YAML, Program, running, until, until_ended, until_in, write_call
 from tests.team.test_runner import journal_is_whole
 
 from golem_forge.agent.runtime import WorkerRuntime
@@ -28,7 +28,7 @@ from golem_forge.team import runner as runners
 from golem_forge.team import session_run
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter, StoredJournals
-from golem_forge.team.rows import ENDED, FINISHED, QUEUED, STOPPED, WAITING, NewSession
+from golem_forge.team.rows import FINISHED, QUEUED, STOPPED, WAITING, NewSession
 from golem_forge.team.runner import LeaseKeeper, Runner, RunnerOptions
 from golem_forge.team.session_run import RunnerParts, SessionRun
 from golem_forge.team.store import Store
@@ -315,9 +315,7 @@ async def test_no_session_parks_before_its_question_is_kept(program: Program, mo
             return ask(*given, **named)
 
         monkeypatch.setattr(store.questions, "ask", ask_slowly)
-        while (row := await asyncio.to_thread(store.find, session)).state != WAITING:
-            assert row.state not in ENDED
-            await asyncio.sleep(0.02)
+        await until_in(store, session, WAITING)
         (question,) = await asyncio.to_thread(store.questions.rows)
         await asyncio.to_thread(store.questions.answer, question.id, {"approved": True}, "ada", "test")
         assert await until_ended(store, session) == FINISHED
@@ -388,8 +386,7 @@ async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_i
         looked.close()
 
     async with running(program):
-        while not program.effects():
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(until, program.effects)
         opening = asyncio.create_task(asyncio.to_thread(open_gate_once_it_drains))
     await opening
     async with running(program) as store:
@@ -443,8 +440,8 @@ async def test_a_decision_says_when_it_was_asked_and_when_it_was_answered_or_its
         program.play({"calls": [write_call(f"/work/{name}.txt", "x")]}, {"say": "done"}, script=f"{name}.yaml")
         sessions[name] = program.queue(model=f"scripted:{name}.yaml")
     async with running(program) as store:
-        while len(await asyncio.to_thread(partial(store.sessions, states=(WAITING,)))) < len(answers):
-            await asyncio.sleep(0.02)
+        for session in sessions.values():
+            await until_in(store, session, WAITING)
     store = program.store()
     expected = {}
     for name, answer in answers.items():
@@ -507,11 +504,7 @@ async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_
     monkeypatch.setattr(Store, last, late)
     async with running(program) as store:
         session = await asyncio.to_thread(program.queue)
-        wanted = WAITING if last == "park" else FINISHED
-        deadline = time.monotonic() + PATIENCE
-        while (await asyncio.to_thread(store.find, session)).state != wanted:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await until_in(store, session, WAITING if last == "park" else FINISHED)
         await asyncio.sleep(1.0)
     assert "left this runner" not in caplog.text
 
@@ -602,10 +595,7 @@ async def test_a_session_that_ends_while_its_runner_hands_it_over_is_recorded_to
     monkeypatch.setattr(WorkerRuntime, "aclose", close_late)
     session = await asyncio.to_thread(program.queue)
     running = asyncio.create_task(runner.run())
-    deadline = time.monotonic() + PATIENCE
-    while not program.effects():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(until, program.effects)
     [run] = runner._runs.values()
     handing = asyncio.create_task(run.hand_over())
     await handing

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 
 from golem_forge.cli.run import RunArgs
@@ -22,15 +20,7 @@ from golem_forge.team.rows import FINISHED
 from golem_forge.team.session_workspace import SessionWorkspace, workspaces_folder
 
 from .background import Program, until, write_call
-
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=a@a.test")
-
-
-def git(*words: str, cwd: Path) -> str:
-    ran = subprocess.run(
-        ["git", *AUTHOR, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
-    return ran.stdout.strip()
+from .test_workspace import git
 
 
 @pytest.fixture(scope="module")

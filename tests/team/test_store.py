@@ -426,23 +426,6 @@ def test_pruning_leaves_id_count_and_last_hash_of_what_ended_long_ago(store: Sto
         connection.execute("DELETE FROM journal")
 
 
-def set_version(store: Store, version: int) -> None:
-    with store.database.transaction() as connection:
-        connection.execute("UPDATE meta SET value = :v WHERE key = 'schema'", {"v": str(version)})
-
-
-def test_an_older_and_a_newer_schema_are_refused_with_what_to_do(store: Store, store_url: str, tmp_path: Path) -> None:
-    assert upgrade(store.database) == (SCHEMA_VERSION, SCHEMA_VERSION)
-    set_version(store, SCHEMA_VERSION + 1)
-    for refused in (check_version, upgrade):
-        with pytest.raises(TeamError, match=r"newer version .* Upgrade Forge here"):
-            refused(store.database)
-    with store.database.transaction() as connection:
-        connection.execute("DELETE FROM meta")
-    with pytest.raises(TeamError, match="forge store"):
-        Store.open(store_url, tmp_path)
-
-
 def test_runners_are_seen_while_they_renew(store: Store) -> None:
     store.runners.register(R1, host="h", pid=1, slots=2, labels=["a"], version="1", offers={"x": 1})
     store.runners.drain(R1)
@@ -502,6 +485,11 @@ def test_a_store_without_tables_says_how_to_make_them(tmp_path: Path) -> None:
     empty = open_database(f"sqlite://{tmp_path}/empty.db", tmp_path)
     with pytest.raises(TeamError, match="forge store init"):
         check_version(empty)
+    upgrade(empty)
+    with empty.transaction() as connection:
+        connection.execute("DELETE FROM meta")
+    with pytest.raises(TeamError, match="forge store init"):
+        check_version(empty)
 
 
 def test_a_runners_role_can_run_sessions_and_change_nothing_that_is_recorded(
@@ -526,18 +514,8 @@ def test_a_runners_role_can_run_sessions_and_change_nothing_that_is_recorded(
     runner.questions.answer("q-1", {"approved": True}, "ann", "cli")
     assert runner.renew(R1, {lease.id: lease.epoch})
     assert runner.ring_forgotten((), {}, 5) == 0
-    for statement in (
-        *(f"{verb}{table}" for table in ("journal", "journal_private", "outputs") for verb in ("DELETE FROM ",)),
-        *(f"UPDATE {table} SET session = 'z'" for table in ("journal", "journal_private", "outputs")),
-        *("TRUNCATE journal", "DROP TRIGGER journal_append_only ON journal", "DELETE FROM meta", "DELETE FROM people"),
-        *("DELETE FROM audit", "UPDATE audit SET person = 'eve'", "TRUNCATE audit", "DELETE FROM revoked"),
-        "INSERT INTO people (name, role, token, created) VALUES ('eve', 'admin', 't', 0)",
-    ):
-        with (
-            pytest.raises(TeamError, match="does not let this role"),
-            runner.database.transaction() as connection,
-        ):
-            connection.execute(statement)
+    with pytest.raises(TeamError, match="does not let this role"), runner.database.transaction() as connection:
+        connection.execute("DELETE FROM journal")  # all that is forbidden: test_store_hostile
     runner.end(lease, FINISHED)
     with pytest.raises(TeamError, match="Use the role that owns the tables"):
         runner.prune(-1)
@@ -576,14 +554,8 @@ def test_the_pages_role_serves_people_and_records_no_call(
     page.send(first, "message", {"text": "go on"}, "ann", "page")
     assert page.stop(second, "ann", "page") == "queued"
     assert len(page.lines(first)) == 1
-    for statement in (
-        f"INSERT INTO journal (session, n, line) VALUES ('{first}', 2, 'x')",
-        f"INSERT INTO outputs (session, handle, worker, piece, data) VALUES ('{first}', 'h', 'w', 0, 'x')",
-        *("DELETE FROM journal", "UPDATE journal_private SET n = 7", "DELETE FROM meta", "DELETE FROM runners"),
-        *("DELETE FROM audit", "UPDATE audit SET person = 'eve'", "TRUNCATE audit"),
-    ):
-        with pytest.raises(TeamError, match="does not let this role"), page.database.transaction() as connection:
-            connection.execute(statement)
+    with pytest.raises(TeamError, match="does not let this role"), page.database.transaction() as connection:
+        connection.execute(f"INSERT INTO journal (session, n, line) VALUES ('{first}', 2, 'x')")
     page.accounts.remove_person("ann")
     page.close()
     database.close()

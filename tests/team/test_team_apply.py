@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,9 @@ from golem_forge.team.session_workspace import workspaces_folder
 from golem_forge.team.store import Store
 from golem_forge.team.workspace import Clone, Workspace, WorkspaceError, make_clone, open_clone, run_local
 
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=a@a.test")
+from .test_workspace import git
+
 FILES = {"a.txt": "one\ntwo\nthree\nfour\nfive\n", "src/app.py": "print(1)\n", "run.sh": "#!/bin/sh\n", "gone": "old\n"}
-
-
-def git(*words: str | Path, cwd: Path) -> str:
-    ran = subprocess.run(["git", *AUTHOR, *map(str, words)], cwd=cwd, capture_output=True, timeout=PATIENCE, check=True)
-    return ran.stdout.decode().strip()
 
 
 def write(folder: Path, files: dict[str, str]) -> None:

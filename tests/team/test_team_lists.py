@@ -180,23 +180,6 @@ def test_ps_says_why_the_last_turn_of_a_conversation_failed_until_one_ends_well(
     assert "! " not in program.forge("ps")
 
 
-def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program: Program) -> None:
-    program.add_tools()
-    program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 20}}]}, {"say": "done"})
-    killed = program.start_runner()
-    session = program.queue()
-    until(program.effects)
-    killed.kill()
-    killed.wait()
-    program.end_leases()
-    program.start_runner()
-    program.wait_for(session, "finished")
-    told = "A runner ended in the middle of these calls, so they may have run: effect."
-    assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
-    [row] = json.loads(program.forge("ps", "--all", "--json"))
-    assert row["notice"] == told
-
-
 def test_the_log_of_the_store_names_the_session_and_says_which_call_waits(program: Program) -> None:
     program.add_tools()
     calls = [write_call("/work/a.txt", "x")]
