@@ -12,7 +12,7 @@ import pytest
 from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until
-from tests.team.conftest import postgres  # noqa: F401  (a fixture)
+from tests.team.conftest import own_postgres, postgres  # noqa: F401  (fixtures)
 from tests.team.postgres import PASSWORD, PostgresServer
 
 from golem_forge.cli.main import main
@@ -62,7 +62,7 @@ def test_systemd_takes_the_units(verb: str, tmp_path: Path) -> None:
 
 
 def test_the_database_of_the_page_is_made_used_saved_and_restored(
-    postgres: PostgresServer,  # noqa: F811
+    own_postgres: PostgresServer,  # noqa: F811
     tmp_path: Path,
     ready_forge: ReadyForge,
     monkeypatch: pytest.MonkeyPatch,
@@ -71,7 +71,7 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
     [sql] = blocks("sql")
     for statement in re.sub(r"'[a-z-]+'", f"'{PASSWORD}'", sql).split(";"):
         if statement.strip():
-            postgres.execute(statement)
+            own_postgres.execute(statement)
     home = tmp_path / "home"
     home.mkdir()
     (home / "config.yaml").write_text("store: {url: env:STORE_URL}\n")
@@ -79,7 +79,7 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
     monkeypatch.chdir(tmp_path)
 
     def forge(role: str, words: str, database: str = "forge", code: int = 0) -> str:
-        monkeypatch.setenv("STORE_URL", postgres.url(database, role))
+        monkeypatch.setenv("STORE_URL", own_postgres.url(database, role))
         assert main(words.split()) == code
         return "".join(capsys.readouterr())
 
@@ -88,7 +88,7 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
     assert "role: forge_runner (runner)" in forge("forge_runner", "store status")
     assert "Use the role that owns the tables" in forge("forge_runner", "people add eve", code=2)
     assert "eve is viewer" in forge("forge_page", "people add eve")
-    program = Program(tmp_path / "shop", home, postgres.url("forge", "forge_runner"), ready_forge)
+    program = Program(tmp_path / "shop", home, own_postgres.url("forge", "forge_runner"), ready_forge)
     try:
         session = program.queue()
         program.start_runner("--idle", "1")
@@ -99,10 +99,10 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
 
     [dump] = re.findall(r"^pg_dump .*$", PAGE, re.MULTILINE)
     [restore] = re.findall(r"^pg_restore .*$", PAGE, re.MULTILINE)
-    postgres.execute("CREATE DATABASE forge_again OWNER forge_owner")
+    own_postgres.execute("CREATE DATABASE forge_again OWNER forge_owner")
     for command in (dump, restore.replace("--dbname forge ", "--dbname forge_again ")):
         words: list[Any] = command.replace("db.example.com", "127.0.0.1").split()
-        environ = {"PGPASSWORD": PASSWORD, "PGPORT": str(postgres.port), "PATH": "/usr/bin:/bin"}
+        environ = {"PGPASSWORD": PASSWORD, "PGPORT": str(own_postgres.port), "PATH": "/usr/bin:/bin"}
         subprocess.run(words, env=environ, check=True, timeout=PATIENCE, cwd=tmp_path)
     assert "1 journal, " in (said := forge("forge_owner", "store verify", "forge_again")) and said.endswith("ok\n")
     assert session[:12] in forge("forge_runner", "ps --all", "forge_again")

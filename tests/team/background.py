@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 from tests.deadlines import PATIENCE
 from tests.machine import free_port
-from tests.ready import Process, ReadyForge
+from tests.ready import Process, ReadyForge, run_in_process
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
+from golem_forge.cli.team.background import host_label, machine_label
 from golem_forge.team.people import Role, add_person
-from golem_forge.team.rows import NewSession, StoredSession
+from golem_forge.team.rows import ENDED, NewSession, StoredSession
+from golem_forge.team.runner import Runner, RunnerOptions
 from golem_forge.team.store import LEASE_S, Store
 
 FORGE_YAML = """\
@@ -64,23 +70,40 @@ def write_call(path: str, content: str) -> dict[str, Any]:
 
 
 class Program:
-    """A trusted program in a folder, and a home with a store. `ready`: starts its commands; None: they start by
-    themselves, with all of their imports."""
+    """A program in a folder, and a home with a store. `ready`: starts its commands; None: they start by themselves,
+    with all of their imports. `capture`, the fixture `capfd`: those that end soon run in this process."""
 
-    def __init__(self, folder: Path, home: Path, url: str = "sqlite", ready: ReadyForge | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        home: Path,
+        url: str = "sqlite",
+        ready: ReadyForge | None = None,
+        *,
+        capture: Any = None,
+        tools: bool = True,
+    ) -> None:
         self.folder = folder
         self.home = home
         self.url = url
         self.ready = ready
+        self.capture = capture
         self.runners: list[subprocess.Popen[bytes] | Process] = []
+        self._here: list[RunnerHere] = []
         (folder / "work").mkdir(parents=True)
         home.mkdir(exist_ok=True)
         (folder / "forge.yaml").write_text(FORGE_YAML)
-        (folder / "main.worker").write_text(WORKER)
-        (folder / "tools.py").write_text(TOOLS)
+        (folder / "main.worker").write_text(re.sub(".*custom:.*\n", "", WORKER))
         (home / "config.yaml").write_text("store: {url: env:STORE_URL, runner: {slots: 4}}\n")
         self.environ = {**os.environ, "FORGE_HOME": str(home), "STORE_URL": url}
         self.play({"say": "done"})
+        if tools:
+            self.add_tools()
+
+    def add_tools(self) -> None:
+        """`effect` and `talk`, in a process of each session: such a program has to be trusted."""
+        (self.folder / "main.worker").write_text(WORKER)
+        (self.folder / "tools.py").write_text(TOOLS)
         self.forge("trust", "--yes")
 
     def play(self, *turns: dict[str, Any], script: str = "script.yaml") -> None:
@@ -89,7 +112,9 @@ class Program:
     def forge(self, *words: str, code: int | None = 0, cwd: Path | None = None, **environ: str) -> str:
         """`code`: how it ends; None: in any way."""
         cwd, env = cwd or self.folder, {**self.environ, **environ}
-        if self.ready is not None:
+        if self.capture is not None:
+            done = run_in_process(self.capture, *words, cwd=cwd, env=env)
+        elif self.ready is not None:
             done = self.ready(*words, cwd=cwd, env=env)
         else:
             command = [sys.executable, "-m", "golem_forge", *words]
@@ -128,6 +153,10 @@ class Program:
         self.runners.append(runner)
         return runner
 
+    def run_here(self) -> RunnerHere:
+        self._here.append(RunnerHere(self))
+        return self._here[-1]
+
     def start_moved_runner(self) -> subprocess.Popen[bytes] | Process:
         """One on a store whose clock the test moves."""
         words = [str(Path(__file__).with_name("moved_clock.py"))]
@@ -157,11 +186,70 @@ class Program:
         )
 
     def close(self) -> None:
+        for here in self._here:
+            here.stop()
         for runner in self.runners:
             if runner.poll() is None:
                 runner.send_signal(signal.SIGCONT)
                 runner.kill()
             runner.wait()
+
+
+@contextlib.asynccontextmanager
+async def running(program: Program) -> AsyncIterator[Store]:
+    """Its store, while a runner of this loop takes sessions."""
+    store = program.store()
+    runner = Runner(store, program.home, RunnerOptions(slots=4))
+    task = asyncio.create_task(runner.run())
+    try:
+        yield store
+    finally:
+        runner.drain()
+        await task
+        store.close()
+
+
+async def until_in(store: Store, session: str, *states: str) -> StoredSession:
+    deadline = time.monotonic() + PATIENCE
+    while (row := await asyncio.to_thread(store.find, session)).state not in states:
+        assert time.monotonic() < deadline and row.state not in ENDED, row
+        await asyncio.sleep(0.02)
+    return row
+
+
+async def ended(store: Store, session: str) -> StoredSession:
+    return await until_in(store, session, *ENDED)
+
+
+async def until_ended(store: Store, session: str) -> str:
+    return (await ended(store, session)).state
+
+
+class RunnerHere:
+    """A runner in a thread of this process, for a test that is not about processes. No `forge` runs in this process at
+    the same time: it changes the environment."""
+
+    def __init__(self, program: Program) -> None:
+        self._store = program.store()
+        self._runner = Runner(self._store, program.home, RunnerOptions(slots=4, labels=(host_label(), machine_label())))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._runs = threading.Event()
+        self._thread = threading.Thread(target=asyncio.run, args=(self._run(),), daemon=True)
+        self._thread.start()
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._runs.set()
+        await self._runner.run()
+
+    def stop(self) -> None:
+        """As TERM does."""
+        if self._thread.is_alive():
+            assert self._runs.wait(PATIENCE) and self._loop is not None
+            with contextlib.suppress(RuntimeError):  # it ends by itself
+                self._loop.call_soon_threadsafe(self._runner.drain)
+            self._thread.join(PATIENCE)
+        self._store.close()
 
 
 def until(look: Callable[[], Any], within: float = PATIENCE, or_else: Callable[[], Any] = lambda: "") -> Any:
@@ -178,7 +266,7 @@ class TeamPage:
     """`forge web --team` at one address, and browsers that are logged in there."""
 
     def __init__(self, folder: Path, url: str, ready: ReadyForge, *words: str, port: int = 0) -> None:
-        self.program = Program(folder / "shop", folder / "home", url, ready)
+        self.program = Program(folder / "shop", folder / "home", url, ready, tools=False)
         self.ready = ready
         self.port = port or free_port()
         self.file = self.program.home / "state" / "web" / f"{self.port}-logins.json"

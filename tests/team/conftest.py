@@ -2,45 +2,79 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from golem_forge.team.database import open_database
-from golem_forge.team.schema import upgrade
+from golem_forge.team.schema import PAGE, RUNNER, grant_role, upgrade
 from golem_forge.team.store import Store
 
-from .postgres import PostgresServer, programs
-
-_numbers = itertools.count()
-TEMPLATE = "forge_template"
+from .postgres import PASSWORD, PostgresServer, SharedPostgres, programs, sharing
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[PostgresServer]:
+def postgres(meeting: Path) -> Iterator[SharedPostgres]:
     if programs() is None:
         pytest.skip("PostgreSQL is not installed")
-    server = PostgresServer()
-    try:
-        server.execute(f"CREATE DATABASE {TEMPLATE}")
-        database = open_database(server.url(TEMPLATE), Path("/nonexistent"))
-        upgrade(database)
-        database.close()
+    with sharing(meeting) as server:
         yield server
-    finally:
-        server.remove()
 
 
 @pytest.fixture
-def postgres_url(postgres: PostgresServer) -> Iterator[str]:
+def own_postgres(postgres: SharedPostgres) -> Iterator[PostgresServer]:
+    """One that the test may stop, or make roles and databases in as it likes."""
+    server = PostgresServer(made=postgres.made)
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres: SharedPostgres) -> Iterator[str]:
     """The address of a database with the store's tables."""
-    name = f"store_{next(_numbers)}"
-    postgres.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE}")
-    yield postgres.url(name)
-    postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with postgres.lend() as url:
+        yield url
+
+
+@pytest.fixture
+def own_postgres_url(own_postgres: PostgresServer) -> str:
+    """The same, at a server of its own."""
+    own_postgres.execute("CREATE DATABASE store")
+    url = own_postgres.url("store")
+    database = open_database(url, Path("/nonexistent"))
+    upgrade(database)
+    database.close()
+    return url
+
+
+@pytest.fixture
+def roles(postgres: SharedPostgres, postgres_url: str) -> Iterator[Callable[[str], str]]:
+    """The address of the test's database with a new role for that: `runner`, `page`, or another word for one without
+    any rights."""
+    database = open_database(postgres_url, Path("/nonexistent"))
+    name = postgres_url.rpartition("/")[2]
+    made: list[str] = []
+
+    def address(kind: str) -> str:
+        role = f"{kind}_of_{name}"
+        postgres.execute(f"CREATE ROLE {quoted(role)} LOGIN PASSWORD '{PASSWORD}'")
+        made.append(role)
+        if kind in (RUNNER, PAGE):
+            grant_role(database, role, kind)
+        return postgres.url(name, quote(role))
+
+    yield address
+    database.close()
+    for role in made:
+        postgres.execute(f"DROP OWNED BY {quoted(role)}; DROP ROLE {quoted(role)}", name)
+
+
+def quoted(role: str) -> str:
+    return '"' + role.replace('"', '""') + '"'
 
 
 def on_stores(names: str, rows: Sequence[Any], on_postgresql: Sequence[Any]) -> pytest.MarkDecorator:
@@ -55,15 +89,26 @@ def on_stores(names: str, rows: Sequence[Any], on_postgresql: Sequence[Any]) -> 
     )
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return url
-    url = f"sqlite://{tmp_path}/store/sessions.db"
-    database = open_database(url, tmp_path)
+@pytest.fixture(scope="session")
+def new_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of SQLite in which nothing is."""
+    path = tmp_path_factory.mktemp("store") / "sessions.db"
+    database = open_database(f"sqlite://{path}", path)
     upgrade(database)
     database.close()
+    return path
+
+
+@pytest.fixture
+def sqlite_url(new_file: Path, tmp_path: Path) -> str:
+    (tmp_path / "store").mkdir(mode=0o700)
+    shutil.copy(new_file, tmp_path / "store")
+    return f"sqlite://{tmp_path}/store/{new_file.name}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue("postgres_url" if request.param == "postgresql" else "sqlite_url")
     return url
 
 

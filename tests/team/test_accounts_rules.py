@@ -91,20 +91,14 @@ def test_lines_that_are_refused_take_their_rules_with_them(store: Store) -> None
     assert store.accounts.rules() == []
 
 
-def test_a_rule_is_found_by_the_id_that_decisions_name(store: Store) -> None:
+def test_a_rule_is_found_by_the_id_that_decisions_name_and_by_that_of_earlier_versions(store: Store) -> None:
     """Whoever reads in `forge log` which rule decided takes that one back by its id."""
-    store.accounts.add_rule(RULE, "ann")
-    rules = StoreRules(store)
-    rules.refresh()
-    [counts] = rules.content("").rules
-    assert [each["id"] for each in store.accounts.rules()] == [counts.id]
-    store.accounts.remove_rule(counts.id)
-    assert store.accounts.rules() == []
-
-
-def test_a_rule_is_found_by_the_id_that_earlier_versions_listed(store: Store) -> None:
-    store.accounts.add_rule(RULE, "ann")
-    with store.database.transaction(write=False) as connection:
-        [listed] = connection.execute("SELECT id FROM rules").fetchone()
-    store.accounts.remove_rule(listed)
-    assert store.accounts.rules() == []
+    for of_earlier_versions in (False, True):
+        store.accounts.add_rule(RULE, "ann")
+        rules = StoreRules(store)
+        rules.refresh()
+        [counts] = rules.content("").rules
+        assert [each["id"] for each in store.accounts.rules()] == [counts.id]
+        [listed] = store.database.read_one("SELECT id FROM rules")
+        store.accounts.remove_rule(listed if of_earlier_versions else counts.id)
+        assert store.accounts.rules() == []

@@ -66,12 +66,14 @@ async def taker() -> Taker:
     return Taker()
 
 
-@pytest_asyncio.fixture
-async def dispatch(postgres_url: str, taker: Taker) -> AsyncIterator[DispatchThread]:
-    thread = DispatchThread(PostgresDatabase(postgres_url), ["gpu", LONG], 2, taker.attend)
-    yield thread
-    taker.free.set()
-    await asyncio.to_thread(thread.close)
+@contextlib.asynccontextmanager
+async def dispatching(url: str, taker: Taker) -> AsyncIterator[None]:
+    thread = DispatchThread(PostgresDatabase(url), ["gpu", LONG], 2, taker.attend)
+    try:
+        yield
+    finally:
+        taker.free.set()
+        await asyncio.to_thread(thread.close)
 
 
 @pytest.fixture
@@ -80,21 +82,22 @@ def filled(postgres_url: str, tmp_path: Path) -> Store:
 
 
 async def test_a_queued_session_comes_at_once_by_label_and_not_more_than_slots(
-    filled: Store, taker: Taker, dispatch: DispatchThread
+    postgres_url: str, filled: Store, taker: Taker
 ) -> None:
-    foreign = filled.queue(new(label="elsewhere"))
-    first = filled.queue(new(label=LONG))
-    await until(lambda: taker.came == [first])
-    second = filled.queue(new(label="gpu"))
-    await until(lambda: taker.came == [first, second])  # both slots are taken: what comes now waits
-    third, urgent = (filled.queue(new(label="gpu", priority=each)) for each in (0, 7))
-    await asyncio.sleep(0.3)
-    assert taker.came == [first, second] and taker.most == 2
-    taker.free.set()
-    await until(lambda: len(taker.came) == 4)
-    assert taker.came[2:] == [urgent, third]
-    await until(lambda: jobs(filled) == [(foreign, "label elsewhere", "todo")])
-    assert taker.most == 2
+    async with dispatching(postgres_url, taker):
+        foreign = filled.queue(new(label="elsewhere"))
+        first = filled.queue(new(label=LONG))
+        await until(lambda: taker.came == [first])
+        second = filled.queue(new(label="gpu"))
+        await until(lambda: taker.came == [first, second])  # both slots are taken: what comes now waits
+        third, urgent = (filled.queue(new(label="gpu", priority=each)) for each in (0, 7))
+        await asyncio.sleep(0.3)
+        assert taker.came == [first, second] and taker.most == 2
+        taker.free.set()
+        await until(lambda: len(taker.came) == 4)
+        assert taker.came[2:] == [urgent, third]
+        await until(lambda: jobs(filled) == [(foreign, "label elsewhere", "todo")])
+        assert taker.most == 2
 
 
 async def test_one_job_waits_for_a_session_however_often_it_is_woken(filled: Store) -> None:
@@ -135,28 +138,30 @@ async def test_what_has_no_job_is_found_by_the_sweep_within_limits(filled: Store
 
 
 async def test_a_database_that_goes_away_ends_no_session_and_jobs_come_again_afterwards(
-    postgres: PostgresServer, filled: Store, taker: Taker, dispatch: DispatchThread, caplog: pytest.LogCaptureFixture
+    own_postgres: PostgresServer, own_postgres_url: str, taker: Taker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = filled.queue(new())
-    await until(lambda: taker.came == [first])
-    began = time.monotonic()
-    await asyncio.to_thread(postgres.stop)
-    try:
-        await asyncio.sleep(1.5)
-    finally:
-        await asyncio.to_thread(postgres.start)
-    assert taker.running == 1
+    filled = Store.open(own_postgres_url, tmp_path)
+    async with dispatching(own_postgres_url, taker):
+        first = filled.queue(new())
+        await until(lambda: taker.came == [first])
+        began = time.monotonic()
+        await asyncio.to_thread(own_postgres.stop)
+        try:
+            await asyncio.sleep(1.5)
+        finally:
+            await asyncio.to_thread(own_postgres.start)
+        assert taker.running == 1
 
-    def queued() -> str:
-        with contextlib.suppress(TeamError):
-            return filled.queue(new())
-        return ""
+        def queued() -> str:
+            with contextlib.suppress(TeamError):
+                return filled.queue(new())
+            return ""
 
-    second = await until(queued)
-    await until(lambda: second in taker.came)
-    said = [each for each in caplog.records if each.levelname == "WARNING"]
-    assert len(said) <= time.monotonic() - began + 1
-    assert "not-in-any-output" not in caplog.text and "Traceback" not in caplog.text
+        second = await until(queued)
+        await until(lambda: second in taker.came)
+        said = [each for each in caplog.records if each.levelname == "WARNING"]
+        assert len(said) <= time.monotonic() - began + 1
+        assert "not-in-any-output" not in caplog.text and "Traceback" not in caplog.text
 
 
 async def test_its_tables_are_made_once_and_moved_to_what_is_installed(filled: Store) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.ready import ReadyForge
+import pytest
 from tests.team.background import Program
 
 from golem_forge.events.index import SessionIndex
@@ -98,8 +98,8 @@ def test_copies_of_pruned_sessions_go_when_the_copies_are_brought_up_to_date(sto
     assert [path.stem for path in list_journals(place)] == names[1:], "a restored store may lack it; the copy has it"
 
 
-def test_whoever_prunes_keeps_no_copies_either(tmp_path: Path, ready_forge: ReadyForge) -> None:
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+def test_whoever_prunes_keeps_no_copies_either(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", capture=capfd, tools=False)
     session = program.queue()
     program.store().stop(session, "ada", "test")
     Journal.create(program.home, "a" * 32).close()

@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jwt
 import pytest
 
 from golem_forge.config.store_block import SignInSettings
@@ -279,7 +278,3 @@ async def test_a_provider_names_itself_and_only_safe_addresses(issuer: Issuer) -
 )
 def test_an_issuer_is_https_or_on_this_machine(issuer_url: str, fits: bool) -> None:
     assert (issuer_problem(issuer_url) == "") is fits
-
-
-def test_the_stand_in_signs_what_the_library_reads(issuer: Issuer) -> None:
-    assert jwt.get_unverified_header(issuer.token("1")) == {"alg": "ES256", "kid": "first", "typ": "JWT"}

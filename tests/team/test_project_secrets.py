@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
-from tests.team.background import Program
+from tests.team.background import Program, ended, running
 
 from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.errors import ToolFailed
@@ -22,8 +20,7 @@ from golem_forge.sandbox.walls.environment import make_env_block, resolve_env
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import OwnerStore, PersonStore, Role, add_person
 from golem_forge.team.project_secrets import fingerprint, make_key, seal
-from golem_forge.team.rows import ENDED, NewSession, StoredSession, program_id
-from golem_forge.team.runner import Runner, RunnerOptions
+from golem_forge.team.rows import NewSession, program_id
 from golem_forge.team.store import Store
 
 CANARY = "canary-7731-of-the-bank"
@@ -139,7 +136,7 @@ async def test_two_sessions_of_one_process_see_their_own_projects_secrets() -> N
 
 async def test_a_command_of_the_project_has_it_and_no_record_does(tmp_path: Path, ready_forge: ReadyForge) -> None:
     """The model asks for its length, and for itself; another project's session has none."""
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, tools=False)
     (program.folder / "main.worker").write_text(
         "---\nname: main\ndescription: d\nsandbox: {zones: [{name: work, mode: rw}]}\n"
         "toolsets: {exec: {env: {secrets: {API: project:TOKEN}}}}\n---\nDo it.\n"
@@ -152,9 +149,7 @@ async def test_a_command_of_the_project_has_it_and_no_record_does(tmp_path: Path
     id = program_id(program.folder)
     store.projects.add(id, "shop")
     given(store, program.home)
-    runner = Runner(store, program.home, RunnerOptions(slots=1))
-    task = asyncio.create_task(runner.run())
-    try:
+    async with running(program):
         lines = {}
         for whose in (id, "id-of-another"):
             facts = {"directory": str(program.folder), "approval": "approve_all"}
@@ -164,16 +159,3 @@ async def test_a_command_of_the_project_has_it_and_no_record_does(tmp_path: Path
         assert CANARY not in json.dumps(lines)
         assert f"{len(CANARY)}\\n" in lines[id]
         assert "could not be resolved from project:TOKEN" in lines["id-of-another"]
-    finally:
-        runner.drain()
-        await task
-        store.close()
-        program.close()
-
-
-async def ended(store: Store, session: str) -> StoredSession:
-    deadline = time.monotonic() + PATIENCE
-    while (row := await asyncio.to_thread(store.find, session)).state not in ENDED:
-        assert time.monotonic() < deadline, row
-        await asyncio.sleep(0.05)
-    return row

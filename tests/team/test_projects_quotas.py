@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
-from tests.team.background import Program
+from tests.team.background import Program, ended, running
 
 from golem_forge.agent.budget import BudgetExceeded
 from golem_forge.net.guard import secret_hash
@@ -20,8 +19,7 @@ from golem_forge.team import projects
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, OwnerStore, PersonStore, Role, add_person
 from golem_forge.team.projects import EACH, EVERYBODY, NO_LIMIT, Quota, QuotaUnpriced, SessionSpending
-from golem_forge.team.rows import ENDED, NewSession, StoredSession, program_id
-from golem_forge.team.runner import Runner, RunnerOptions
+from golem_forge.team.rows import NewSession, StoredSession, program_id
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.store import Store
 
@@ -188,13 +186,10 @@ async def test_a_session_ends_its_run_before_the_request_that_would_spend_beyond
     tmp_path: Path, ready_forge: ReadyForge
 ) -> None:
     """One whole session: the first request fits, the second does not. A model without a price is refused."""
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, tools=False)
     settings = program.home / "config.yaml"
     yaml = settings.read_text()
     price = 'pricing: {"scripted:script.yaml": {input: 1.0, output: 1000.0}}\n'
-    worker = (program.folder / "main.worker").read_text()
-    without_code = "\n".join(line for line in worker.splitlines() if "custom:" not in line)
-    (program.folder / "main.worker").write_text(without_code + "\n")  # else it has to be trusted
     settings.write_text(yaml + price)
     took = {"input": 1000, "output": 400}
     program.play({"say": "I look.", "calls": [READ], "usage": took}, {"say": "done", "usage": took})
@@ -202,9 +197,7 @@ async def test_a_session_ends_its_run_before_the_request_that_would_spend_beyond
     owner = program_id(program.folder)
     store.projects.add(owner, "shop")
     store.quotas.set(Quota(project=owner, person=EVERYBODY, cost=0.401))
-    runner = Runner(store, program.home, RunnerOptions(slots=1))
-    task = asyncio.create_task(runner.run())
-    try:
+    async with running(program):
         row = await ended(store, store.queue(new_session(program, "scripted:script.yaml")))
         assert (row.state, row.cost) == ("failed", pytest.approx(0.401))
         assert "the quota of a day for everybody together in this project" in row.error
@@ -218,11 +211,6 @@ async def test_a_session_ends_its_run_before_the_request_that_would_spend_beyond
         settings.write_text(yaml)
         row = await ended(store, store.queue(new_session(program, "scripted:script.yaml")))
         assert row.state == "failed" and "the price of this model is not known" in row.error
-    finally:
-        runner.drain()
-        await task
-        store.close()
-        program.close()
 
 
 READ = {"tool": "list_files", "args": {"path": "/work"}}
@@ -231,11 +219,3 @@ READ = {"tool": "list_files", "args": {"path": "/work"}}
 def new_session(program: Program, model: str) -> NewSession:
     facts = {"directory": str(program.folder), "model": model}
     return NewSession(facts=facts, input="go", person="bob", program=program_id(program.folder))
-
-
-async def ended(store: Store, session: str) -> StoredSession:
-    deadline = time.monotonic() + PATIENCE
-    while (row := await asyncio.to_thread(store.find, session)).state not in ENDED:
-        assert time.monotonic() < deadline, row
-        await asyncio.sleep(0.05)
-    return row

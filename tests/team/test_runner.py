@@ -29,8 +29,8 @@ from golem_forge.team.store import Store
 
 
 @pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
     yield made
     made.close()
 
@@ -54,6 +54,7 @@ def journal_is_whole(store: Store, session: str, folder: Path) -> list[str]:
 
 
 def test_a_question_is_answered_from_another_process_and_the_session_finishes(program: Program, tmp_path: Path) -> None:
+    program.capture = None
     program.play({"say": "I write.", "calls": [write_call("/work/a.txt", "hello")]}, {"say": "written"})
     said = program.forge("run", "--background", "write the file")
     store = program.store()
@@ -81,26 +82,22 @@ def test_a_question_is_answered_from_another_process_and_the_session_finishes(pr
 
 def test_without_a_runner_nothing_runs_and_an_answer_waits_for_one(program: Program) -> None:
     sessions = []
-    for number in range(5):  # each its own file: a file that another one wrote would ask again
+    for number in range(2):  # each its own file: a file that another one wrote would ask again
         script = f"s{number}.yaml"
         program.play({"calls": [write_call(f"/work/a{number}.txt", "x")]}, {"say": "done"}, script=script)
         sessions.append(program.queue(model=f"scripted:{script}"))
-    runner = program.start_runner()
+    runner = program.run_here()
     for session in sessions:
         program.wait_for(session, "waiting")
-    runner.send_signal(signal.SIGTERM)
-    assert runner.wait(timeout=PATIENCE) == 0
+    runner.stop()
     store = program.store()
     questions = store.questions.rows()
-    assert len(questions) == 5
-    for question in questions[:3]:
-        store.questions.answer(question.id, {"approved": True}, "bob", "test")
-    assert [store.find(session).state for session in sessions] == ["waiting"] * 5
-    program.start_runner()
-    answered = {question.session for question in questions[:3]}
-    for session in answered:
-        program.wait_for(session, "finished")
-    assert {row.id for row in store.sessions(states=("waiting",))} == set(sessions) - answered
+    assert len(questions) == 2
+    store.questions.answer(questions[0].id, {"approved": True}, "bob", "test")
+    assert [store.find(session).state for session in sessions] == ["waiting"] * 2
+    program.run_here()
+    program.wait_for(questions[0].session, "finished")
+    assert [row.id for row in store.sessions(states=("waiting",))] == [questions[1].session]
 
 
 def test_a_changed_file_asks_again_with_its_new_diff(program: Program) -> None:
@@ -108,15 +105,14 @@ def test_a_changed_file_asks_again_with_its_new_diff(program: Program) -> None:
     target.write_text("one\n")
     program.play({"calls": [write_call("/work/a.txt", "two\n")]}, {"say": "done"})
     session = program.queue()
-    runner = program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "waiting")
     store = program.store()
     [question] = store.questions.rows()
-    runner.send_signal(signal.SIGTERM)
-    runner.wait(timeout=PATIENCE)
+    runner.stop()
     target.write_text("three\n")
     store.questions.answer(question.id, {"approved": True}, "bob", "test")
-    program.start_runner()
+    program.run_here()
     changed = until(lambda: [each for each in store.questions.rows() if each.id != question.id])
     assert "-three" in changed[0].wire["diff"]
     assert target.read_text() == "three\n"
@@ -125,12 +121,14 @@ def test_a_changed_file_asks_again_with_its_new_diff(program: Program) -> None:
     assert target.read_text() == "two\n"
 
 
-def test_a_call_whose_arguments_held_a_secret_is_not_run_after_parking(program: Program) -> None:
+def test_a_call_whose_arguments_held_a_secret_is_not_run_after_parking(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
     secret = "canary-7391-value"
-    program.environ["SHOP_API_TOKEN"] = secret
+    monkeypatch.setenv("SHOP_API_TOKEN", secret)
     program.play({"calls": [write_call("/work/key.txt", f"key {secret}")]}, {"say": "done"})
     session = program.queue()
-    program.start_runner()
+    program.run_here()
     program.wait_for(session, "waiting")
     store = program.store()
     [question] = store.questions.rows()
@@ -145,6 +143,7 @@ def test_a_call_whose_arguments_held_a_secret_is_not_run_after_parking(program: 
 def test_a_runner_that_is_killed_is_succeeded_and_what_it_began_is_not_repeated(
     program: Program, tmp_path: Path
 ) -> None:
+    program.add_tools()
     call = {"tool": "effect", "args": {"name": "slow", "wait": 60}}
     program.play({"calls": [call]}, {"calls": [{"tool": "effect", "args": {"name": "next"}}]}, {"say": "done"})
     session = program.queue()
@@ -157,9 +156,14 @@ def test_a_runner_that_is_killed_is_succeeded_and_what_it_began_is_not_repeated(
     assert program.effects() == ["slow", "next"]
     lines = journal_is_whole(program.store(), session, tmp_path)
     assert any("may have run before the crash" in line for line in lines)
+    told = "A runner ended in the middle of these calls, so they may have run: effect."
+    assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
+    [row] = json.loads(program.forge("ps", "--all", "--json"))
+    assert row["notice"] == told
 
 
 def test_a_stopped_runner_loses_its_session_and_starts_nothing_more(program: Program) -> None:
+    program.add_tools()
     program.play(*_effects(6), {"say": "done"})
     session = program.queue()
     first = program.start_quick_runner(LEASE_S)
@@ -190,6 +194,7 @@ while not os.path.exists("/work/open"):
 
 def test_a_runner_that_was_frozen_while_a_session_started_gives_it_back(program: Program) -> None:
     """The watchdog has ended the process of the session's module: the program itself is as good as before."""
+    program.add_tools()
     (program.folder / "tools.py").write_text(_LOADS_BEHIND_A_GATE + TOOLS)
     program.forge("trust", "--yes")
     program.play(*_effects(1), {"say": "done"})
@@ -238,8 +243,7 @@ def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is
     again = until(lambda: [each for each in store.questions.rows(session=session) if each.id != question.id],
                   or_else=program.logs)[0]  # fmt: skip
     assert not (program.folder / "work" / "a.txt").exists()
-    dropped = store.questions.get(question.id)
-    assert dropped is not None
+    dropped = store.questions.find(question.id)
     assert (dropped.state, dropped.person) == ("withdrawn", "ann")
     assert "ann (cli) approved 'write_file: write /work/a.txt'" in store.find(session).notice
     store.questions.answer(again.id, {"approved": True}, "ann", "cli")
@@ -261,8 +265,9 @@ def test_an_answer_to_a_question_that_its_runner_did_not_come_to_record_is_named
         store.questions.ask(killed, {**wire, "requestId": question}, kind="approval")
     store.questions.answer("answered", {"approved": True}, "ann", "cli")
     program.end_leases()
-    program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "finished")
+    runner.stop()
     [open_one, dropped] = sorted(store.questions.rows(session=session, state="withdrawn"), key=lambda each: each.person)
     assert (open_one.id, dropped.id, dropped.person) == ("open", "answered", "ann")
     said = "ann (cli) approved 'write_file: write /work/a.txt', but the runner had stopped: it did not run"
@@ -272,6 +277,7 @@ def test_an_answer_to_a_question_that_its_runner_did_not_come_to_record_is_named
 @pytest.mark.walls
 def test_a_program_that_waits_for_an_answer_is_held_and_goes_on_where_it_was(program: Program) -> None:
     """A program is a running call: its session cannot be parked, keeps its slot, and nothing of it runs twice."""
+    program.add_tools()
     worker = program.folder / "main.worker"
     worker.write_text(worker.read_text().replace("  filesystem: {}\n", "  filesystem: {}\n  code: {}\n"))
     program.forge("trust", "--yes")
@@ -326,6 +332,7 @@ def test_a_runner_takes_nothing_and_ends_once_the_store_was_upgraded(program: Pr
 
 
 def test_term_drains_and_another_runner_goes_on(program: Program) -> None:
+    program.add_tools()
     program.play(*_effects(6), {"say": "done"})
     session, store = program.queue(), program.store()
     first = program.start_runner()
@@ -341,6 +348,7 @@ def test_term_drains_and_another_runner_goes_on(program: Program) -> None:
 
 
 def test_stop_ends_a_running_and_a_waiting_session(program: Program) -> None:
+    program.add_tools()
     program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": 60}}]}, {"say": "done"})
     running = program.queue()
     program.start_runner()
@@ -367,10 +375,10 @@ def test_a_message_is_taken_up_after_the_turn(program: Program) -> None:
         {"calls": [write_call("/work/a.txt", "x")]}, {"say": "first"}, {"say": "second", "expect": ["and then"]}
     )
     session = program.queue()
-    program.start_runner()
+    program.run_here()
     program.wait_for(session, "waiting")
-    program.forge("send", session[:12], "and", "then", "this")
     store = program.store()
+    store.send(session, "message", {"text": "and then this"}, "ada", "test")
     until(lambda: store.find(session).state == "waiting")
     [question] = store.questions.rows()
     store.questions.answer(question.id, {"approved": False, "reason": "no"}, "bob", "test")
@@ -378,11 +386,14 @@ def test_a_message_is_taken_up_after_the_turn(program: Program) -> None:
     assert not (program.folder / "work" / "a.txt").exists()
 
 
-def test_runners_that_are_killed_and_frozen_at_random_moments_lose_and_double_nothing(program: Program) -> None:
-    counts = run_matrix(program, kills=3, sessions=3, effects=6)
+def test_runners_that_are_killed_and_frozen_at_random_moments_lose_and_double_nothing(
+    program: Program, is_long: bool
+) -> None:
+    sessions, effects = (3, 6) if is_long else (2, 4)
+    counts = run_matrix(program, kills=sessions, sessions=sessions, effects=effects)
     assert counts.kills > 0
     assert (counts.lost, counts.doubled, counts.broken, counts.open, counts.unused) == (0, 0, 0, 0, 0)
-    assert counts.calls == 3 * 6
+    assert counts.calls == sessions * effects
 
 
 def test_another_connection_does_not_drop_the_locks_of_the_first(tmp_path: Path, ready_forge: ReadyForge) -> None:
@@ -406,16 +417,16 @@ def test_another_connection_does_not_drop_the_locks_of_the_first(tmp_path: Path,
 
 
 def test_a_long_output_is_kept_in_the_store_and_read_on_another_machine(program: Program) -> None:
+    program.add_tools()
     program.play(
         {"calls": [{"tool": "talk", "args": {"lines": 60_000}}]},
         {"calls": [write_call("/work/a.txt", "x")]},
         {"say": "done"},
     )
     session = program.queue()
-    runner = program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "waiting")
-    runner.terminate()
-    runner.wait(timeout=PATIENCE)
+    runner.stop()
     store = program.store()
     with store.database.transaction(write=False) as connection:
         rows = connection.execute("SELECT handle, worker, length(data) FROM outputs ORDER BY piece").fetchall()
@@ -432,7 +443,7 @@ def test_a_long_output_is_kept_in_the_store_and_read_on_another_machine(program:
 def test_an_edit_that_is_not_valid_asks_again_and_a_valid_one_counts(program: Program) -> None:
     program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
     session = program.queue()
-    program.start_runner()
+    program.run_here()
     program.wait_for(session, "waiting")
     store = program.store()
     [question] = store.questions.rows()
@@ -446,12 +457,14 @@ def test_an_edit_that_is_not_valid_asks_again_and_a_valid_one_counts(program: Pr
 
 
 def test_the_log_knows_background_sessions_and_checks_them(program: Program) -> None:
+    program.add_tools()
     program.play({"calls": [{"tool": "effect", "args": {"name": "n"}}]}, {"say": "done"})
     program.forge("log", "--session", "abcd", code=4)
     program.forge("log", "verify", "abcd", code=4)
     session = program.queue()
-    program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "finished")
+    runner.stop()
     (call,) = json.loads(program.forge("log", "--store", "--json"))
     assert (call["session"], call["tool"], call["status"]) == (session, "effect", "success")
     assert session[:12] in program.forge("log", "sessions", "--store")
@@ -469,20 +482,14 @@ def test_the_log_knows_background_sessions_and_checks_them(program: Program) -> 
 
 
 def test_a_session_waits_for_a_runner_of_its_own_account_on_its_machine(program: Program) -> None:
-    """A runner of another account may not read the directory: it would take the session and fail it."""
+    """A runner of another account may not read the directory: it would take the session and fail it. The page queues
+    sessions for any runner of a machine, and earlier versions did."""
     program.forge("run", "--background", "--no-runner", "go")
-    store = program.store()
+    store, host = program.store(), socket.gethostname()
     [queued] = store.sessions()
-    host = socket.gethostname()
     other = ("", f"host:{host}", f"host:{host}:{os.getuid() + 1}")
     assert store.claim("r of another account", other) is None
-    program.start_runner()
-    program.wait_for(queued.id, "finished")
-
-
-def test_a_session_that_any_runner_of_a_machine_may_take_still_runs(program: Program) -> None:
-    """The page queues them so, and earlier versions did."""
-    facts = {"directory": str(program.folder)}
-    session = program.store().queue(NewSession(facts=facts, input="go", label=f"host:{socket.gethostname()}"))
-    program.start_runner()
-    assert program.wait_for(session, "finished").label == f"host:{socket.gethostname()}"
+    of_any = store.queue(NewSession(facts={"directory": str(program.folder)}, input="go", label=f"host:{host}"))
+    program.run_here()
+    for session in (queued.id, of_any):
+        program.wait_for(session, "finished")

@@ -6,7 +6,7 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,6 @@ import pytest
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.team.moved_clock import MovedClock
-from tests.team.postgres import PostgresServer
 from tests.team.test_people import person
 
 from golem_forge.cli.team import account_name
@@ -25,7 +24,6 @@ from golem_forge.team.database import TeamError
 from golem_forge.team.people import OwnerStore, Role, add_person
 from golem_forge.team.rows import NewSession
 from golem_forge.team.schedules import Cron, NewSchedule, Schedule
-from golem_forge.team.schema import RUNNER, grant_role
 from golem_forge.team.store import Store
 from golem_forge.team.webhooks import Outbox, read_webhooks
 
@@ -193,15 +191,13 @@ def test_a_conversation_cannot_be_scheduled_and_the_number_is_bounded(
 
 
 def test_the_role_of_a_runner_starts_ticks_and_sends_webhooks(
-    postgres: PostgresServer, postgres_url: str, tmp_path: Path
+    postgres_url: str, roles: Callable[[str], str], tmp_path: Path
 ) -> None:
     owner = Store.open(postgres_url, tmp_path)
-    postgres.execute("CREATE ROLE clock_runner LOGIN PASSWORD 'pw'")
-    grant_role(owner.database, "clock_runner", RUNNER)
     bob = person(owner, "bob", Role.OPERATOR)
     bob.add_schedule(NewSchedule(cron="@daily", name="tidy", session=NewSession(facts={}, input="go")))
     due(owner)
-    runner = Store.open(postgres.url(postgres_url.rpartition("/")[2], "clock_runner", "pw"), tmp_path)
+    runner = Store.open(roles("runner"), tmp_path)
     [hook] = read_webhooks([NotifyHook(webhook="https://chat.example", secret="env:HOME")])
     outbox = Outbox(runner.database, [hook])
     runner.use_webhooks(outbox)
@@ -215,8 +211,6 @@ def test_the_role_of_a_runner_starts_ticks_and_sends_webhooks(
     outbox.prune()
     runner.close()
     owner.close()
-    postgres.execute("DROP OWNED BY clock_runner", postgres_url.rpartition("/")[2])
-    postgres.execute("DROP ROLE clock_runner")
 
 
 def test_eight_sweeps_at_the_same_moment_start_one_session(store: Store) -> None:
@@ -253,19 +247,13 @@ def test_a_tick_that_is_there_is_never_started_again(store: Store) -> None:
 
 
 @pytest.fixture
-def program(request: pytest.FixtureRequest, tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
-    """On SQLite; BOTH says otherwise."""
-    url = request.getfixturevalue("postgres_url") if getattr(request, "param", "") == "postgresql" else "sqlite"
-    made = Program(tmp_path / "shop", tmp_path / "home", url, ready_forge)
+def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
+    """On SQLite: how sweeps meet in each database is told above."""
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
     yield made
     made.close()
 
 
-BOTH = pytest.mark.parametrize("program", ["sqlite", "postgresql"], indirect=True)
-"""Where processes meet in the database. What a tick starts, or why it does not, no database decides."""
-
-
-@BOTH
 def test_two_runners_start_a_tick_once_and_a_clock_set_back_starts_nothing_twice(program: Program) -> None:
     said = program.forge("schedule", "add", "0 * * * *", "tidy", "up", "--name", "tidy")
     assert "tidy" in said
@@ -335,6 +323,7 @@ def test_a_tick_is_skipped_while_the_last_session_has_not_ended(program: Program
 
 
 def test_a_program_that_changed_or_vanished_fails_its_session_with_a_sentence(program: Program) -> None:
+    program.add_tools()
     assert "forge trust" in program.forge("schedule", "add", "@daily", "x", "-p", str(strangers(program)), code=3)
     program.forge("schedule", "add", "@daily", "tidy up", "--name", "tidy")
     assert "60" in program.forge("schedule", "add", "60 * * * *", "x", code=2)

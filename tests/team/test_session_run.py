@@ -11,8 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from typing import Any
 import pytest
 from tests.deadlines import LONG, PATIENCE
 from tests.ready import ReadyForge
-from tests.team.background import FORGE_YAML, Program, until, write_call
+from tests.team.background import FORGE_YAML, Program, running, until, until_ended, until_in, write_call
 from tests.team.test_runner import journal_is_whole
 
 from golem_forge.agent.runtime import WorkerRuntime
@@ -29,7 +28,7 @@ from golem_forge.team import runner as runners
 from golem_forge.team import session_run
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter, StoredJournals
-from golem_forge.team.rows import ENDED, FINISHED, QUEUED, STOPPED, WAITING, NewSession
+from golem_forge.team.rows import FINISHED, QUEUED, STOPPED, WAITING, NewSession
 from golem_forge.team.runner import LeaseKeeper, Runner, RunnerOptions
 from golem_forge.team.session_run import RunnerParts, SessionRun
 from golem_forge.team.store import Store
@@ -37,26 +36,7 @@ from golem_forge.team.store import Store
 
 @pytest.fixture
 def program(tmp_path: Path, ready_forge: ReadyForge) -> Program:
-    return Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
-
-
-@asynccontextmanager
-async def running(program: Program) -> AsyncIterator[Store]:
-    store = program.store()
-    runner = Runner(store, program.home, RunnerOptions(slots=1))
-    task = asyncio.create_task(runner.run())
-    yield store
-    runner.drain()
-    await task
-    store.close()
-
-
-async def until_ended(store: Store, session: str, within: float = PATIENCE) -> str:
-    deadline = time.monotonic() + within
-    while (row := await asyncio.to_thread(store.find, session)).state not in ENDED:
-        assert time.monotonic() < deadline, row
-        await asyncio.sleep(0.05)
-    return row.state
+    return Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, tools=False)
 
 
 async def test_an_answer_that_is_being_read_while_the_session_parks_is_not_forgotten(
@@ -148,6 +128,7 @@ def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> N
 async def test_a_session_on_a_full_disk_goes_on_when_there_is_room(
     program: Program, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
+    program.add_tools()
     monkeypatch.setattr(runners, "FULL_REST_S", 0.1)
     monkeypatch.setattr("golem_forge.team.store.LEASE_S", 1000.0)  # nobody waits until a lease is over
     give_back = SessionRun._give_back
@@ -185,6 +166,7 @@ async def test_a_session_that_is_given_back_before_its_first_turn_goes_on(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk of its runner is full while it looks at what arrived."""
+    program.add_tools()
     program.play({"calls": [{"tool": "effect", "args": {"name": "n"}}]}, {"say": "done"})
     session = program.queue()
     look, given_back = SessionRun.look, list[str]()
@@ -207,6 +189,7 @@ async def test_what_was_read_before_a_session_was_taken_again_does_not_take_it_a
     program: Program, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Parked and woken in the same runner: an answer of the database about the time before comes late."""
+    program.add_tools()
     program.play({"calls": [{"tool": "effect", "args": {"name": "n", "wait": 0.5}}]}, {"say": "done"})
     session = program.queue()
     async with running(program) as store:
@@ -332,9 +315,7 @@ async def test_no_session_parks_before_its_question_is_kept(program: Program, mo
             return ask(*given, **named)
 
         monkeypatch.setattr(store.questions, "ask", ask_slowly)
-        while (row := await asyncio.to_thread(store.find, session)).state != WAITING:
-            assert row.state not in ENDED
-            await asyncio.sleep(0.02)
+        await until_in(store, session, WAITING)
         (question,) = await asyncio.to_thread(store.questions.rows)
         await asyncio.to_thread(store.questions.answer, question.id, {"approved": True}, "ada", "test")
         assert await until_ended(store, session) == FINISHED
@@ -358,6 +339,7 @@ async def test_a_session_whose_input_cannot_be_read_yet_waits_for_it(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database goes away between the claim and the first look: there is work to do, only nobody can say which."""
+    program.add_tools()
     monkeypatch.setattr(session_run, "RETRY_S", 0.1)
     program.play({"calls": [{"tool": "effect", "args": {"name": "n0"}}]}, {"say": "done"})
     session = program.queue()
@@ -383,6 +365,7 @@ async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_i
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It runs for longer than the runner waits for what runs."""
+    program.add_tools()
     monkeypatch.setattr(runners, "DRAIN_S", 1.0)
     worker = program.folder / "main.worker"
     worker.write_text(worker.read_text().replace("  filesystem: {}", "  exec: {walled: preApproved}"))
@@ -403,8 +386,7 @@ async def test_a_command_in_the_background_ends_with_its_runner_and_its_number_i
         looked.close()
 
     async with running(program):
-        while not program.effects():
-            await asyncio.sleep(0.05)
+        await asyncio.to_thread(until, program.effects)
         opening = asyncio.create_task(asyncio.to_thread(open_gate_once_it_drains))
     await opening
     async with running(program) as store:
@@ -444,70 +426,52 @@ async def test_a_message_counts_as_taken_once_its_turn_is_recorded(tmp_path: Pat
     commits.close()
 
 
-async def _ask_and_leave(program: Program) -> str:
-    """A session that waits in the store for an answer, and no runner lives."""
-    program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
-    session = program.queue()
-    async with running(program) as store:
-        while (await asyncio.to_thread(store.find, session)).state != WAITING:
-            await asyncio.sleep(0.02)
-    return session
-
-
-def _decided(store: Store, session: str) -> dict[str, Any]:
-    records = [json.loads(line) for _, line in store.lines(session)]
-    [decision] = [each["decision"] for each in records if each["type"] == "decided"]
-    assert isinstance(decision, dict)
-    return decision
-
-
-@pytest.mark.parametrize("answer", [{"approved": True}, {"approved": False, "reason": "not that file"}])
-async def test_a_decision_says_when_it_was_asked_and_when_the_person_answered(
-    program: Program, answer: dict[str, Any]
+async def test_a_decision_says_when_it_was_asked_and_when_it_was_answered_or_its_time_was_over(
+    program: Program,
 ) -> None:
-    """Not when a runner took the answer up, which may be hours later."""
-    session = await _ask_and_leave(program)
-    store = program.store()
-    [question] = store.questions.rows()
-    time.sleep(0.2)
-    answered = store.questions.answer(question.id, answer, "ada", "inbox")
-    time.sleep(0.2)
-    async with running(program) as again:
-        assert await until_ended(again, session) == FINISHED
-    decision = _decided(store, session)
-    assert decision["answeredAs"] == "ada"
-    assert decision["askedAt"] == iso_time(question.asked)
-    assert decision["answeredAt"] == iso_time(answered.answered)
-
-
-async def test_a_decision_about_a_question_whose_time_was_over_says_when_it_was_over(program: Program) -> None:
+    """Not when a runner took that up, which may be hours later. Nobody lives while the answers come."""
     (program.folder / "forge.yaml").write_text(FORGE_YAML + f"approval: {{timeout: {LONG}}}\n")
     program.forge("trust", "--yes")
-    session = await _ask_and_leave(program)
-    [question] = program.store().questions.rows()
-    with program.store().database.transaction() as connection:
-        connection.execute("UPDATE questions SET expires = expires - :over", {"over": LONG})
+    answers: dict[str, dict[str, Any] | None] = {
+        "approved": {"approved": True}, "denied": {"approved": False, "reason": "not that file"}, "nobody": None,
+    }  # fmt: skip
+    sessions = {}
+    for name in answers:
+        program.play({"calls": [write_call(f"/work/{name}.txt", "x")]}, {"say": "done"}, script=f"{name}.yaml")
+        sessions[name] = program.queue(model=f"scripted:{name}.yaml")
     async with running(program) as store:
-        assert await until_ended(store, session) == FINISHED
-        decision = _decided(store, session)
-    assert (decision["askedAt"], decision["answeredAt"]) == (
-        iso_time(question.asked),
-        iso_time(question.expires - LONG),
-    )
-
-
-async def test_the_card_says_that_what_is_kept_for_good_goes_to_the_stores_rules(program: Program) -> None:
-    await _ask_and_leave(program)
-    [question] = program.store().questions.rows()
-    places = {each.get("file") for each in question.wire["choices"] if each["scope"] == "always"}
-    assert places == {"the store's rules (admins only)"}
+        for session in sessions.values():
+            await until_in(store, session, WAITING)
+    store = program.store()
+    expected = {}
+    for name, answer in answers.items():
+        [question] = store.questions.rows(session=sessions[name])
+        places = {each.get("file") for each in question.wire["choices"] if each["scope"] == "always"}
+        assert places == {"the store's rules (admins only)"}
+        if answer is None:
+            expected[name] = ("", question.asked, question.expires - LONG)
+            with store.database.transaction() as connection:
+                over = {"id": question.id, "over": LONG}
+                connection.execute("UPDATE questions SET expires = expires - :over WHERE id = :id", over)
+            continue
+        time.sleep(0.2)
+        answered = store.questions.answer(question.id, answer, "ada", "inbox")
+        expected[name] = ("ada", question.asked, answered.answered)
+    time.sleep(0.2)
+    async with running(program) as again:
+        for name, (person, asked, answered_at) in expected.items():
+            assert await until_ended(again, sessions[name]) == FINISHED
+            records = [json.loads(line) for _, line in store.lines(sessions[name])]
+            [decision] = [each["decision"] for each in records if each["type"] == "decided"]
+            assert decision.get("answeredAs", "") == person
+            assert (decision["askedAt"], decision["answeredAt"]) == (iso_time(asked), iso_time(answered_at)), name
+    store.close()
 
 
 async def test_an_idle_runner_does_not_leave_while_a_session_comes(
-    store_url: str, tmp_path: Path, ready_forge: ReadyForge, monkeypatch: pytest.MonkeyPatch
+    program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever queued it saw a runner, and started none."""
-    program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge)
     store = program.store()
     leave, queued = store.runners.drain, []
 
@@ -540,11 +504,7 @@ async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_
     monkeypatch.setattr(Store, last, late)
     async with running(program) as store:
         session = await asyncio.to_thread(program.queue)
-        wanted = WAITING if last == "park" else FINISHED
-        deadline = time.monotonic() + PATIENCE
-        while (await asyncio.to_thread(store.find, session)).state != wanted:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        await until_in(store, session, WAITING if last == "park" else FINISHED)
         await asyncio.sleep(1.0)
     assert "left this runner" not in caplog.text
 
@@ -613,6 +573,7 @@ async def test_what_happens_to_sessions_of_others_asks_the_store_nothing(
 async def test_a_session_that_ends_while_its_runner_hands_it_over_is_recorded_to_its_end(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    program.add_tools()
     program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "wait": 1.0}}]}, {"say": "done"})
     store = program.store()
     runner = Runner(store, program.home, RunnerOptions(slots=1))
@@ -634,10 +595,7 @@ async def test_a_session_that_ends_while_its_runner_hands_it_over_is_recorded_to
     monkeypatch.setattr(WorkerRuntime, "aclose", close_late)
     session = await asyncio.to_thread(program.queue)
     running = asyncio.create_task(runner.run())
-    deadline = time.monotonic() + PATIENCE
-    while not program.effects():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(until, program.effects)
     [run] = runner._runs.values()
     handing = asyncio.create_task(run.hand_over())
     await handing

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 
 from golem_forge.cli.run import RunArgs
@@ -22,15 +20,7 @@ from golem_forge.team.rows import FINISHED
 from golem_forge.team.session_workspace import SessionWorkspace, workspaces_folder
 
 from .background import Program, until, write_call
-
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=a@a.test")
-
-
-def git(*words: str, cwd: Path) -> str:
-    ran = subprocess.run(
-        ["git", *AUTHOR, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
-    return ran.stdout.strip()
+from .test_workspace import git
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +38,16 @@ def origin(tmp_path: Path, made_once: Path) -> Path:
     return Path(shutil.copytree(made_once, tmp_path / "origin"))
 
 
+@pytest.fixture
+def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
+    made = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
+    yield made
+    made.close()
+
+
 def test_a_batch_gives_each_session_a_branch_and_leaves_the_checkout_alone(
-    tmp_path: Path, origin: Path, ready_forge: ReadyForge
+    program: Program, tmp_path: Path, origin: Path
 ) -> None:
-    program = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge)
     (program.folder / "forge.yaml").write_text(
         "model: scripted:script.yaml\n"
         "sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: preApproved}}}}\n"
@@ -61,35 +57,32 @@ def test_a_batch_gives_each_session_a_branch_and_leaves_the_checkout_alone(
     lines = [{"input": f"task {number}", "workspace": {"git": str(origin), "ref": "main"}} for number in (1, 2)]
     (tmp_path / "tasks.jsonl").write_text("\n".join(map(json.dumps, lines)))
     program.start_runner()
-    try:
-        said = program.forge("batch", str(tmp_path / "tasks.jsonl"), "--no-runner")
-        assert said.count("finished") == 2, said
-        refs = git("for-each-ref", "--format=%(refname)", "refs/forge", cwd=origin).split()
-        assert len(refs) == 2
-        assert [git("show", f"{ref}:a.txt", cwd=origin) for ref in refs] == ["two", "two"]
-        assert (origin / "a.txt").read_text() == "one\n"
-        first = program.store().sessions()[0].id
-        assert "-one\n+two\n" in program.forge("diff", first[:12])
-        assert "modified  +1 -1  a.txt" in program.forge("diff", first[:12], "--stat")
-        shutil.rmtree(workspaces_folder(program.home))
-        assert "+two" in program.forge("diff", first[:12])  # the origin has it
-        assert not (program.folder / "work" / "a.txt").exists()
-        words = git("log", "-1", "--format=%B", f"refs/forge/{first}", cwd=origin)
-        foreign = git("commit-tree", f"refs/forge/{first}^{{tree}}", "-p", "main", "-m", words, cwd=origin)
-        git("update-ref", f"refs/forge/{first}", foreign, cwd=origin)  # what the journal does not name does not count
-        assert "has another state of this session" in program.forge("diff", first[:12], code=1)
-        assert "has another state of this session" in program.forge("apply", first[:12], "--yes", code=1, cwd=origin)
-        git("update-ref", "-d", f"refs/forge/{first}", cwd=origin)
-        for said in (
-            program.forge("diff", first[:12], code=1),
-            program.forge("apply", first[:12], "--yes", code=1, cwd=origin),
-        ):
-            assert f"refs/forge/{first} is missing" in said and "another state" not in said
-        assert {row.state for row in program.store().sessions()} == {FINISHED}
-        bad = program.forge("run", "--background", "--workspace", "ext::sh -c x", "go", code=2)
-        assert "transport" in bad
-    finally:
-        program.close()
+    said = program.forge("batch", str(tmp_path / "tasks.jsonl"), "--no-runner")
+    assert said.count("finished") == 2, said
+    refs = git("for-each-ref", "--format=%(refname)", "refs/forge", cwd=origin).split()
+    assert len(refs) == 2
+    assert [git("show", f"{ref}:a.txt", cwd=origin) for ref in refs] == ["two", "two"]
+    assert (origin / "a.txt").read_text() == "one\n"
+    first = program.store().sessions()[0].id
+    assert "-one\n+two\n" in program.forge("diff", first[:12])
+    assert "modified  +1 -1  a.txt" in program.forge("diff", first[:12], "--stat")
+    shutil.rmtree(workspaces_folder(program.home))
+    assert "+two" in program.forge("diff", first[:12])  # the origin has it
+    assert not (program.folder / "work" / "a.txt").exists()
+    words = git("log", "-1", "--format=%B", f"refs/forge/{first}", cwd=origin)
+    foreign = git("commit-tree", f"refs/forge/{first}^{{tree}}", "-p", "main", "-m", words, cwd=origin)
+    git("update-ref", f"refs/forge/{first}", foreign, cwd=origin)  # what the journal does not name does not count
+    assert "has another state of this session" in program.forge("diff", first[:12], code=1)
+    assert "has another state of this session" in program.forge("apply", first[:12], "--yes", code=1, cwd=origin)
+    git("update-ref", "-d", f"refs/forge/{first}", cwd=origin)
+    for said in (
+        program.forge("diff", first[:12], code=1),
+        program.forge("apply", first[:12], "--yes", code=1, cwd=origin),
+    ):
+        assert f"refs/forge/{first} is missing" in said and "another state" not in said
+    assert {row.state for row in program.store().sessions()} == {FINISHED}
+    bad = program.forge("run", "--background", "--workspace", "ext::sh -c x", "go", code=2)
+    assert "transport" in bad
 
 
 FREE_WRITES = "sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write: preApproved, delete: ask}}}}\n"
@@ -98,15 +91,23 @@ FREE_WRITES = "sandbox: {zones: {work: {path: ./work, mode: rw, approval: {write
 class TwoMachines:
     """A program and a store that runners with two homes share: their clones lie apart."""
 
-    def __init__(self, folder: Path, origin: Path, ready: ReadyForge) -> None:
-        self.program = Program(folder / "program", folder / "home", f"sqlite://{folder}/shared/sessions.db", ready)
+    def __init__(self, folder: Path, origin: Path, ready: ReadyForge, capture: Any) -> None:
+        url = f"sqlite://{folder}/shared/sessions.db"
+        self.program = Program(folder / "program", folder / "home", url, ready, capture=capture, tools=False)
         self.other = folder / "other"
         self.origin = origin
         self.other.mkdir()
         (self.program.folder / "forge.yaml").write_text(f"model: scripted:script.yaml\n{FREE_WRITES}")
         (self.other / "config.yaml").write_bytes((self.program.home / "config.yaml").read_bytes())
+        self.trust()
+
+    def trust(self) -> None:
         for home in (self.program.home, self.other):
             self.program.forge("trust", "--yes", FORGE_HOME=str(home))
+
+    def add_tools(self) -> None:
+        self.program.add_tools()
+        self.trust()
 
     def queue(self) -> str:
         return self.program.queue(workspace={"git": str(self.origin), "ref": "main", "zone": "work"})
@@ -139,15 +140,18 @@ class TwoMachines:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, origin: Path, ready_forge: ReadyForge) -> Iterator[TwoMachines]:
-    made = TwoMachines(tmp_path, origin, ready_forge)
+def machines(
+    tmp_path: Path, origin: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]
+) -> Iterator[TwoMachines]:
+    made = TwoMachines(tmp_path, origin, ready_forge, capfd)
     yield made
     made.program.close()
 
 
-@pytest.mark.parametrize("where", ["same machine", "clone gone", "other machine"])
+@pytest.mark.parametrize("where", ["same machine", "other machine"])
 def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str) -> None:
     program = machines.program
+    machines.add_tools()
     lost = ["write_file /work/b.txt, effect. Look at the files"] if where != "same machine" else []
     program.play(
         {"calls": [write_call("/work/b.txt", "new\n")]},
@@ -159,8 +163,6 @@ def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str
     first = machines.start()
     until(lambda: (machines.tree(session) / "effects.txt").exists(), or_else=program.logs)
     machines.dies(first)
-    if where == "clone gone":
-        shutil.rmtree(workspaces_folder(program.home))
     machines.start(machines.other if where == "other machine" else None)
     row = program.wait_for(session, "finished", "failed")
     assert row.state == FINISHED, row
@@ -180,10 +182,7 @@ def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str
         until(lambda home=home: session not in _names(home) or (where, home) == ("other machine", program.home))
 
 
-def test_a_plain_repository_without_forge_yaml_is_cloned_too(
-    tmp_path: Path, origin: Path, ready_forge: ReadyForge
-) -> None:
-    program = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge)
+def test_a_plain_repository_without_forge_yaml_is_cloned_too(program: Program, origin: Path) -> None:
     (program.folder / "forge.yaml").unlink(missing_ok=True)
     (program.folder / "main.worker").unlink(missing_ok=True)
     setting = SessionWorkspace({"git": str(origin), "ref": "", "zone": "workspace"}, program.home, "s1").open([])
@@ -247,6 +246,7 @@ def test_a_push_that_fails_is_told_in_ps_and_journal_and_the_clone_stays(machine
 
 def test_files_that_cannot_be_checkpointed_are_told_and_stay(machines: TwoMachines) -> None:
     program = machines.program
+    machines.add_tools()
     program.play({"calls": [{"tool": "effect", "args": {"name": "slow", "gate": "acted"}}]}, {"say": "done"})
     session = machines.queue()
     machines.start()
@@ -262,6 +262,7 @@ def test_files_that_cannot_be_checkpointed_are_told_and_stay(machines: TwoMachin
 
 def test_a_runner_that_drains_checkpoints_what_it_hands_over(machines: TwoMachines) -> None:
     program = machines.program
+    machines.add_tools()
     program.play(
         {"calls": [write_call("/work/b.txt", "new\n")]},
         {"calls": [{"tool": "effect", "args": {"name": "slow", "gate": "acted"}}]},
@@ -281,12 +282,8 @@ def test_a_runner_that_drains_checkpoints_what_it_hands_over(machines: TwoMachin
     assert machines.kept(session, "effects.txt") == "slow"
 
 
-def test_which_repository_counts(
-    tmp_path: Path, origin: Path, ready_forge: ReadyForge, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_repository_counts(program: Program, origin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The flag or the batch's line, then `--set`, then a trusted forge.yaml; a stranger's is refused."""
-    program = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge)
-    (program.folder / "tools.py").unlink()
     (program.folder / "main.worker").write_text(
         "---\nname: main\ndescription: d\nmode: single\nsandbox: {zones: [{name: work, mode: rw}]}\n"
         "toolsets: {filesystem: {}}\n---\nDo it.\n"
@@ -326,8 +323,7 @@ def test_which_repository_counts(
     assert "forge.yaml:3: workspace.git: Forge does not use transport helpers" in program.forge(*start, "go", code=2)
 
 
-def test_prune_deletes_the_refs_and_says_which_stay(tmp_path: Path, origin: Path, ready_forge: ReadyForge) -> None:
-    program = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge)
+def test_prune_deletes_the_refs_and_says_which_stay(program: Program, tmp_path: Path, origin: Path) -> None:
     store = program.store()
     gone = {"git": str(tmp_path / "gone"), "ref": "main"}
     here = {"git": str(origin), "ref": "main"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +19,19 @@ from golem_forge.core.errors import ToolFailed
 from golem_forge.events.journal_files import seal_records
 from golem_forge.net.guard import secret_hash
 from golem_forge.orchestrator import present
+from golem_forge.team import session_table
 from golem_forge.team.database import TeamError, open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
 from golem_forge.team.people import PersonStore, Role, add_person
-from golem_forge.team.rows import AUTHOR_ONCE, FINISHED, Append, Lease, NewSession, SessionEnding
+from golem_forge.team.rows import AUTHOR_ONCE, FINISHED, Append, Lease, SessionEnding
 from golem_forge.team.schedules import NewSchedule
-from golem_forge.team.schema import PAGE, RUNNER, grant_role
+from golem_forge.team.schema import PAGE, RUNNER
 from golem_forge.team.session_table import is_private
 from golem_forge.team.store import Store
 from golem_forge.ui.web.team import TeamLogin
 
 from .background import Program, until, write_call
-from .postgres import PostgresServer
-
-R1, R2 = "runner-one", "runner-two"
-
-
-def new(**given: Any) -> NewSession:
-    return NewSession(**{"facts": {"directory": "/srv/secret-place"}, "input": "go"} | given)
-
-
-def claimed(store: Store, runner: str = R1, session_id: str = "") -> Lease:
-    lease = store.claim(runner, (), session_id=session_id)
-    assert lease is not None
-    return lease
+from .test_store import R1, R2, card, claimed, new, run_out
 
 
 def sealed(*records: str, after: int = 0) -> tuple[bytes, ...]:
@@ -52,16 +42,6 @@ def sealed(*records: str, after: int = 0) -> tuple[bytes, ...]:
 def appended(lease: Lease, first: int = 1, count: int = 1, said: str = "x") -> Append:
     lines = sealed(*[f'"ts":"2026-01-01T00:00:00.000Z","type":"{said}"'] * count, after=first - 1)
     return Append(session=lease.id, epoch=lease.epoch, first=first, lines=lines)
-
-
-def card(question: str, **given: Any) -> dict[str, Any]:
-    return {"requestId": question, "toolCallId": "c1", "type": "edit", "tool": "write_file", "risk": "medium"} | given
-
-
-def run_out(store: Store, lease: Lease) -> None:
-    """As if the lease had not been renewed for its time."""
-    with store.database.transaction() as connection:
-        connection.execute("UPDATE sessions SET lease_until = @now - 1 WHERE id = :id", {"id": lease.id})
 
 
 BAD_TEXTS = ("nul\x00byte", "lone\ud800surrogate", "\udcff")
@@ -119,9 +99,7 @@ def test_an_answer_that_cannot_be_one_is_refused_and_the_question_stays_open(sto
         with pytest.raises(TeamError) as refused:
             store.questions.answer(question, answer, "ann", "api")
         assert refused.value.code == "ANSWER_INVALID", answer
-        found = store.questions.get(question)
-        assert found is not None
-        assert found.state == "open", answer
+        assert store.questions.find(question).state == "open", answer
         assert store.find(lease.id).arrivals == 1, answer
     store.questions.answer(question, {"approved": True, "choice": "a"}, "ann", "api")
 
@@ -142,8 +120,7 @@ def test_who_lost_the_session_cannot_touch_its_questions(store: Store) -> None:
         with pytest.raises(TeamError) as lost:
             act()
         assert lost.value.code == "LEASE_LOST"
-    states = {each: row.state for each in (first, second) if (row := store.questions.get(each)) is not None}
-    assert states == {first: "open", second: "answered"}
+    assert [store.questions.find(each).state for each in (first, second)] == ["open", "answered"]
 
 
 def test_a_session_with_a_forged_id_cannot_be_written(store: Store) -> None:
@@ -181,23 +158,17 @@ def test_only_the_type_of_a_line_makes_it_private(store: Store) -> None:
     assert is_private(line(ts)) and is_private(b'{"n":1,"type":"ru')  # nobody knows
 
 
-def test_names_that_differ_by_case_are_one_person(store: Store) -> None:
-    add_person(store, "Ann", Role.ADMIN)
-    with pytest.raises(TeamError, match="there is a person 'Ann' already") as refused:
-        add_person(store, "aNN", Role.VIEWER)
-    assert refused.value.code == "PERSON_EXISTS"
-
-
-def test_a_message_has_a_bound(store: Store) -> None:
+def test_a_message_has_a_bound(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_table, "_MAX_WORDS", 1000)
     session = store.queue(new())
     with pytest.raises(TeamError, match="too long"):
-        store.send(session, "message", {"text": "x" * (9 << 20)})
+        store.send(session, "message", {"text": "x" * 1001})
     with pytest.raises(TeamError, match="too long"):
-        store.queue(new(input="x" * (9 << 20)))
+        store.queue(new(input="x" * 1001))
     lease = claimed(store)
     question = store.questions.ask(lease, card("q1", args={}), kind="approval").id
     with pytest.raises(TeamError, match="too long"):
-        store.questions.answer(question, {"approved": True, "args": {"x": "x" * (9 << 20)}})
+        store.questions.answer(question, {"approved": True, "args": {"x": "x" * 1001}})
     assert store.find(session).arrivals == 1
 
 
@@ -215,8 +186,14 @@ def test_a_person_brings_no_settings_and_no_looser_mode_to_a_runner(store: Store
     who.queue(new(facts={"approval": "strict", "overrides": []}))
 
 
-def test_a_script_that_a_person_names_is_no_file_outside_the_program(tmp_path: Path, ready_forge: ReadyForge) -> None:
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+@pytest.fixture
+def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
+    yield made
+    made.close()
+
+
+def test_a_script_that_a_person_names_is_no_file_outside_the_program(program: Program, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("turns: [{say: the secret}]")
     (program.folder / "link.yaml").symlink_to(tmp_path / "secret")
     program.forge("trust", "--yes")
@@ -224,12 +201,9 @@ def test_a_script_that_a_person_names_is_no_file_outside_the_program(tmp_path: P
     olga = PersonStore(store, secret_hash(add_person(store, "olga", Role.OPERATOR)), "cli")
     named = {"directory": str(program.folder), "model": "scripted:link.yaml"}
     by_olga, by_owner = olga.queue(new(facts=named)), store.queue(new(facts=named))
-    program.start_runner()
-    try:
-        assert program.wait_for(by_owner, "finished").result == "the secret"
-        assert "link.yaml" in program.wait_for(by_olga, "failed").error
-    finally:
-        program.close()
+    program.run_here()
+    assert program.wait_for(by_owner, "finished").result == "the secret"
+    assert "link.yaml" in program.wait_for(by_olga, "failed").error
 
 
 def test_known_secrets_become_no_row(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,8 +212,7 @@ def test_known_secrets_become_no_row(store: Store, monkeypatch: pytest.MonkeyPat
     session = store.queue(new(input=f"use {secret} there", title=f"use {secret}"))
     store.send(session, "message", {"text": f'and "{secret}"'})
     store.schedules.add(NewSchedule(cron="@daily", name="s", session=new(input=secret, title=secret)))
-    lease = store.claim(R1, ())
-    assert lease is not None
+    lease = claimed(store)
     for number, answer in enumerate(({"approved": False, "reason": secret}, {"approved": True, "args": {"x": secret}})):
         question = store.questions.ask(lease, card(f"q{number}", args={"x": "y"}), kind="approval").id
         with contextlib.suppress(TeamError):
@@ -306,37 +279,36 @@ def test_a_woken_session_has_no_new_room_for_outputs(
 FORBIDDEN = [
     *(f"{verb} {table}" for table in ("journal", "journal_private", "outputs") for verb in ("DELETE FROM", "TRUNCATE")),
     *("UPDATE journal SET n = n", "UPDATE outputs SET data = ''", "ALTER TABLE journal DISABLE TRIGGER ALL"),
+    *("UPDATE journal_private SET n = 7", "DELETE FROM audit", "UPDATE audit SET person = 'eve'", "TRUNCATE audit"),
     *("DROP TRIGGER journal_append_only ON journal", "DROP TABLE journal", "CREATE TABLE mine (a int)"),
     *("CREATE OR REPLACE FUNCTION forge_append_only() RETURNS trigger LANGUAGE sql AS ''", "CREATE SCHEMA mine"),
     *("SET session_replication_role = replica", "COPY journal TO PROGRAM 'id'", "SELECT pg_read_file('/etc/passwd')"),
     *("DELETE FROM sessions", "DELETE FROM arrivals", "UPDATE arrivals SET data = '{}'", "DELETE FROM questions"),
     *("UPDATE session_facts SET facts = '{}'", "DELETE FROM session_facts", "UPDATE meta SET value = '9'"),
+    "DELETE FROM meta",
     "INSERT INTO pruned VALUES ('x', 1, '', 0)",
 ]
 OF_RUNNERS = [
     *("UPDATE people SET role = 'admin'", "INSERT INTO people VALUES ('eve', 'admin', 'x', 0)", "DELETE FROM rules"),
+    *("DELETE FROM people", "DELETE FROM revoked"),
 ]
-OF_PAGES = ["INSERT INTO journal VALUES ('x', 1, '')", "INSERT INTO outputs VALUES ('x', 'h', 'w', 0, '')"]
+OF_PAGES = [
+    *("INSERT INTO journal VALUES ('x', 1, '')", "INSERT INTO outputs VALUES ('x', 'h', 'w', 0, '')"),
+    "DELETE FROM runners",
+]
 
 
-def test_no_role_but_the_owners_changes_what_is_recorded(postgres: PostgresServer, postgres_url: str) -> None:
-    database = open_database(postgres_url, Path("/nonexistent"))
-    name = postgres_url.rpartition("/")[2]
+def test_no_role_but_the_owners_changes_what_is_recorded(postgres_url: str, roles: Callable[[str], str]) -> None:
     for kind, more in ((RUNNER, OF_RUNNERS), (PAGE, OF_PAGES)):
-        role = f"{kind}_{name}"
-        postgres.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
-        grant_role(database, role, kind)
-        with psycopg.connect(postgres.url(name, role, "x"), autocommit=True) as connection:
+        with psycopg.connect(roles(kind), autocommit=True) as connection:
             for statement in (*FORBIDDEN, *more):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement)
+    database = open_database(postgres_url, Path("/nonexistent"))
     for statement in ("TRUNCATE journal", "TRUNCATE outputs", "TRUNCATE journal_private"):
         with pytest.raises(TeamError, match="append only"), database.transaction() as owner:
             owner.execute(statement)
     database.close()
-    for kind in (RUNNER, PAGE):
-        postgres.execute(f"DROP OWNED BY {kind}_{name}", name)
-        postgres.execute(f"DROP ROLE {kind}_{name}")
 
 
 def test_whoever_logs_in_again_and_again_pushes_nobody_else_out() -> None:
@@ -366,75 +338,67 @@ def test_the_name_in_the_record_is_the_accounts(monkeypatch: pytest.MonkeyPatch)
     assert account_name() == pwd.getpwuid(os.getuid()).pw_name
 
 
-def test_four_eyes_is_not_got_around(tmp_path: Path, ready_forge: ReadyForge) -> None:
+def test_four_eyes_is_not_got_around(program: Program) -> None:
     """By answering everything beforehand, by a choice that covers riskier calls, or by editing what one approves."""
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
     text = (program.folder / "forge.yaml").read_text()
     (program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: high}}\n")
     program.forge("trust", "--yes")
     program.play({"say": "x", "calls": [write_call("/work/a.txt", "one")]}, {"say": "done\x00\ud800"})
     beforehand, asked = program.queue(approval="approve_all"), program.queue()
-    program.start_runner()
-    try:
-        assert "four_eyes asks for a second person's answer" in program.wait_for(beforehand, "failed").error
-        store = program.store()
-        question = until(lambda: store.questions.rows(session=asked), or_else=program.logs)[0]
-        assert (question.risk, question.four_eyes) == ("medium", AUTHOR_ONCE)
-        wide = next(each["id"] for each in question.wire["choices"] if each["id"] != "exact")
-        for remembered in ({"choice": wide}, {"remember": "session"}):
-            with pytest.raises(TeamError, match="approves this call once") as refused:
-                store.questions.answer(question.id, {"approved": True, **remembered}, "ada", "cli")
-            assert refused.value.code == "FOUR_EYES"
-        assert not (program.folder / "work" / "a.txt").exists()
-        store.questions.answer(question.id, {"approved": True}, "ada", "cli")
-        assert program.wait_for(asked, "finished").result == "done\\x00\\ud800"
-    finally:
-        program.close()
+    program.run_here()
+    assert "four_eyes asks for a second person's answer" in program.wait_for(beforehand, "failed").error
+    store = program.store()
+    question = until(lambda: store.questions.rows(session=asked))[0]
+    assert (question.risk, question.four_eyes) == ("medium", AUTHOR_ONCE)
+    wide = next(each["id"] for each in question.wire["choices"] if each["id"] != "exact")
+    for remembered in ({"choice": wide}, {"remember": "session"}):
+        with pytest.raises(TeamError, match="approves this call once") as refused:
+            store.questions.answer(question.id, {"approved": True, **remembered}, "ada", "cli")
+        assert refused.value.code == "FOUR_EYES"
+    assert not (program.folder / "work" / "a.txt").exists()
+    store.questions.answer(question.id, {"approved": True}, "ada", "cli")
+    assert program.wait_for(asked, "finished").result == "done\\x00\\ud800"
 
 
-def test_who_edits_a_call_does_not_approve_it_and_contained_answers_nothing(
-    tmp_path: Path, ready_forge: ReadyForge
-) -> None:
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+def test_who_edits_a_call_does_not_approve_it_and_contained_answers_nothing(program: Program) -> None:
     text = (program.folder / "forge.yaml").read_text()
     (program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: medium}}\n")
     program.forge("trust", "--yes")
     program.play({"say": "x", "calls": [write_call("/work/a.txt", "one")]}, {"say": "done"})
     session = program.queue(approval="contained")
-    program.start_runner()
-    try:
-        store = program.store()
-        first = until(lambda: store.questions.rows(session=session), or_else=program.logs)[0]
-        edited = {"approved": True, "args": {"path": "/work/b.txt", "content": "two"}}
-        store.questions.answer(first.id, edited, "olga", "page")
-        second = until(lambda: store.questions.rows(session=session), or_else=program.logs)[0]
-        assert second.wire["args"] == edited["args"]
-        assert any('olga changed: path "/work/a.txt" → "/work/b.txt"' in each for each in second.wire["warnings"])
-        for author in ("olga", "ada", ""):
-            with pytest.raises(TeamError, match="asks for somebody else's answer"):
-                store.questions.answer(second.id, {"approved": True}, author, "page")
-        store.questions.answer(second.id, {"approved": True}, "ann", "cli")
-        program.wait_for(session, "finished")
-        assert [path.name for path in (program.folder / "work").iterdir()] == ["b.txt"]
-        log = program.forge("log", "--session", session)
-        assert "answered by ann (cli)" in log
-        assert "olga (page)  changed  the arguments of question " in log
-        assert "ada          said     go" in log
-    finally:
-        program.close()
+    runner = program.run_here()
+    store = program.store()
+    first = until(lambda: store.questions.rows(session=session))[0]
+    edited = {"approved": True, "args": {"path": "/work/b.txt", "content": "two"}}
+    store.questions.answer(first.id, edited, "olga", "page")
+    second = until(lambda: store.questions.rows(session=session))[0]
+    assert second.wire["args"] == edited["args"]
+    assert any('olga changed: path "/work/a.txt" → "/work/b.txt"' in each for each in second.wire["warnings"])
+    for author in ("olga", "ada", ""):
+        with pytest.raises(TeamError, match="asks for somebody else's answer"):
+            store.questions.answer(second.id, {"approved": True}, author, "page")
+    store.questions.answer(second.id, {"approved": True}, "ann", "cli")
+    program.wait_for(session, "finished")
+    assert [path.name for path in (program.folder / "work").iterdir()] == ["b.txt"]
+    runner.stop()
+    log = program.forge("log", "--session", session)
+    assert "answered by ann (cli)" in log
+    assert "olga (page)  changed  the arguments of question " in log
+    assert "ada          said     go" in log
 
 
-def test_a_page_of_lines_has_a_bound_in_bytes(store: Store) -> None:
-    store.queue(new())
-    lease = claimed(store)
-    pieces = sealed(*[f'"type":"x","text":"{"y" * (4 << 20)}"'] * 12)
+def test_a_page_of_lines_has_a_bound_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_table, "_PAGE_BYTES", 1000)
+    lease = claimed(store, session_id=store.queue(new()))
+    pieces = sealed(*[f'"type":"x","text":"{"y" * (2000 if number == 3 else 200)}"' for number in range(8)])
     assert store.append([Append(session=lease.id, epoch=lease.epoch, first=1, lines=pieces)]) == {}
-    found, count = 0, 0
+    pages, found = [], 0
     while page := store.lines(lease.id, found):
-        assert sum(len(line) for _, line in page) <= 24 << 20
         assert [n for n, _ in page] == list(range(found + 1, found + len(page) + 1))
-        found, count = page[-1][0], count + 1
-    assert (found, count > 1) == (12, True)
+        pages.append((len(page), sum(len(line) for _, line in page)))
+        found = page[-1][0]
+    assert found == 8 and len(pages) > 2
+    assert [count for count, size in pages if size > 1000] == [1], "one line, however long it is"
 
 
 def test_an_ended_session_takes_no_late_question_or_line(store: Store) -> None:

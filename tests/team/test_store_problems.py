@@ -29,12 +29,12 @@ from golem_forge.events.journal_files import seal_records
 from golem_forge.sandbox.walls import probe
 from golem_forge.team import database as databases
 from golem_forge.team import schema
-from golem_forge.team.database import StoreUnavailable, open_database
+from golem_forge.team.database import StoreUnavailable
 from golem_forge.team.people import OwnerStore, Role
 from golem_forge.team.rows import Append, NewSession
 from golem_forge.team.store import Store
 
-from .postgres import PASSWORD, PostgresServer, programs
+from .postgres import PASSWORD, PostgresServer, SharedPostgres
 
 Said = Callable[..., str]
 
@@ -62,7 +62,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 VERBS = (["ps"], ["inbox"], ["send", "x", "y"], ["stop", "x"], ["store", "status"], ["runner"])
 
 
-def test_a_wrong_password_and_a_missing_database_are_told_on_every_verb(postgres: PostgresServer, said: Said) -> None:
+def test_a_wrong_password_and_a_missing_database_are_told_on_every_verb(postgres: SharedPostgres, said: Said) -> None:
     for words in VERBS:
         text = said(postgres.url("postgres", password="wrong-one"), *words)
         assert "refused the user or password. Check store.url, PGPASSWORD and ~/.pgpass" in text
@@ -74,30 +74,26 @@ def test_a_wrong_password_and_a_missing_database_are_told_on_every_verb(postgres
 
 
 @pytest.fixture
-def strict_server(tmp_path: Path) -> Iterator[PostgresServer]:
+def strict_server(own_postgres: PostgresServer) -> PostgresServer:
     """A PostgreSQL of its own with TLS: `tls` is behind `hostssl`, `closed` has no line in pg_hba.conf."""
-    if programs() is None or shutil.which("openssl") is None:
-        pytest.skip("PostgreSQL or openssl is not installed")
-    server = PostgresServer()
-    data = server.place / "data"
-    try:
-        request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
-        files = ["-keyout", str(data / "server.key"), "-out", str(data / "server.crt")]
-        subprocess.run(["openssl", *request.split(), *files], check=True, capture_output=True)
-        owner = data.stat()
-        for name in ("server.key", "server.crt"):
-            os.chown(data / name, owner.st_uid, owner.st_gid)
-            (data / name).chmod(0o600)
-        for name in ("tls", "closed"):
-            server.execute(f"CREATE DATABASE {name}")
-        server.execute("ALTER SYSTEM SET ssl = on")
-        words = "127.0.0.1/32 scram-sha-256\n"
-        (data / "pg_hba.conf").write_text(f"host postgres owner {words}hostssl tls owner {words}")
-        server.stop()
-        server.start()
-        yield server
-    finally:
-        server.remove()
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    server, data = own_postgres, own_postgres.place / "data"
+    request = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    files = ["-keyout", str(data / "server.key"), "-out", str(data / "server.crt")]
+    subprocess.run(["openssl", *request.split(), *files], check=True, capture_output=True)
+    owner = data.stat()
+    for name in ("server.key", "server.crt"):
+        os.chown(data / name, owner.st_uid, owner.st_gid)
+        (data / name).chmod(0o600)
+    for name in ("tls", "closed"):
+        server.execute(f"CREATE DATABASE {name}")
+    server.execute("ALTER SYSTEM SET ssl = on")
+    words = "127.0.0.1/32 scram-sha-256\n"
+    (data / "pg_hba.conf").write_text(f"host postgres owner {words}hostssl tls owner {words}")
+    server.stop()
+    server.start()
+    return server
 
 
 def test_why_a_database_cannot_be_reached_is_told_in_a_few_words(strict_server: PostgresServer, said: Said) -> None:
@@ -139,7 +135,7 @@ def test_an_unreachable_host_and_a_missing_extra_are_told(
 
 
 def test_a_server_that_answers_late_is_asked_a_second_time(
-    postgres: PostgresServer, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    postgres: SharedPostgres, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(databases, "CONNECT_S", 1)
     monkeypatch.setattr(databases, "CONNECT_AGAIN_S", PATIENCE)
@@ -182,7 +178,7 @@ def joined(near: socket.socket, port: int) -> Iterator[None]:
 
 
 def test_tables_that_are_missing_old_or_new_are_told(
-    said: Said, monkeypatch: pytest.MonkeyPatch, postgres: PostgresServer, postgres_url: str, tmp_path: Path
+    said: Said, monkeypatch: pytest.MonkeyPatch, postgres: SharedPostgres, postgres_url: str, tmp_path: Path
 ) -> None:
     assert "has no tables yet. Run `forge store init`" in said(postgres.url("postgres"), "ps")
     for words in (["store", "status"], ["runner"]):
@@ -216,7 +212,7 @@ def newer_session(store: Store, **facts: Any) -> str:
 def test_a_session_of_a_newer_version_is_left_for_a_runner_that_knows_it(
     postgres_url: str, tmp_path: Path, ready_forge: ReadyForge
 ) -> None:
-    program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge)
+    program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge, tools=False)
     try:
         session = newer_session(program.store(), directory=str(program.folder))
         runner = program.start_quick_runner(2)
@@ -230,7 +226,7 @@ def test_a_session_of_a_newer_version_is_left_for_a_runner_that_knows_it(
 
 
 def test_no_process_and_no_log_shows_the_password(postgres_url: str, tmp_path: Path, ready_forge: ReadyForge) -> None:
-    program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge)
+    program = Program(tmp_path / "shop", tmp_path / "home", postgres_url, ready_forge, tools=False)
     try:
         program.play({"say": "done"})
         text = program.forge("run", "--background", "go")
@@ -295,7 +291,7 @@ def test_doctor_looks_at_the_store_its_version_and_its_runners(
     assert "of an older version" in old["text"] and "forge store upgrade" in old["fix"]
 
 
-def test_doctor_says_why_a_store_cannot_be_used(doctor: Doctor, postgres: PostgresServer) -> None:
+def test_doctor_says_why_a_store_cannot_be_used(doctor: Doctor, postgres: SharedPostgres) -> None:
     said = {
         f"postgresql://u:{PASSWORD}@127.0.0.1:1/x": ("127.0.0.1:1/x) cannot be reached", "Start the database"),
         postgres.url("postgres", password="wrong-one"): ("refused the user or password", "Check store.url"),
@@ -333,32 +329,9 @@ def test_doctor_loads_nothing_of_a_store_that_nobody_has(tmp_path: Path) -> None
     assert done.stdout == "[]\n[]\n"
 
 
-def test_pruning_with_the_role_of_runners_is_refused_in_one_sentence(
-    said: Said, postgres: PostgresServer, postgres_url: str
-) -> None:
-    name = postgres_url.rpartition("/")[2]
-    postgres.execute("CREATE ROLE prunes_not LOGIN PASSWORD 'pw'")
-    database = open_database(postgres_url, Path("/nonexistent"))
-    schema.grant_role(database, "prunes_not", schema.RUNNER)
-    database.close()
-    text = said(postgres.url(name, "prunes_not", "pw"), "store", "prune")
-    assert "prunes_not" in text and "only the role that owns the tables deletes sessions" in text
-
-
-@pytest.fixture
-def roles(postgres: PostgresServer, postgres_url: str) -> Callable[[str], str]:
-    """The address of the store with a role for that: `runner`, `page`, or another word for one without any rights."""
-    database = open_database(postgres_url, Path("/nonexistent"))
-    name = postgres_url.rpartition("/")[2]
-
-    def address(kind: str) -> str:
-        role = f"{kind}_of_{name}"
-        postgres.execute(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
-        if kind in (schema.RUNNER, schema.PAGE):
-            schema.grant_role(database, role, kind)
-        return postgres.url(name, role)
-
-    return address
+def test_pruning_with_the_role_of_runners_is_refused_in_one_sentence(said: Said, roles: Callable[[str], str]) -> None:
+    text = said(roles("runner"), "store", "prune")
+    assert "runner_of_" in text and "only the role that owns the tables deletes sessions" in text
 
 
 def test_a_runner_with_a_role_that_is_not_a_runners_is_refused_before_it_starts(
@@ -390,7 +363,7 @@ def test_a_page_with_the_role_of_runners_says_so_when_it_starts(
 
 
 def test_a_page_whose_password_does_not_work_any_more_tells_people_nothing_of_the_database(
-    roles: Callable[[str], str], postgres: PostgresServer, tmp_path: Path, ready_forge: ReadyForge
+    roles: Callable[[str], str], postgres: SharedPostgres, tmp_path: Path, ready_forge: ReadyForge
 ) -> None:
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
@@ -450,7 +423,7 @@ def test_doctor_looks_at_a_teams_page_with_the_persons_token(tmp_path: Path, rea
 
         def said(env: dict[str, str]) -> dict[str, Any]:
             (laptop / "config.yaml").write_text(f"store: {{url: '{url[0]}'}}\n")
-            done = ready_forge("doctor", "--json", cwd=tmp_path, env=env)
+            done = ready_forge("doctor", "--json", cwd=tmp_path, env=env, walls_known=True)
             [found] = [each for each in json.loads(done.stdout)["findings"] if each["about"] == "store"]
             assert isinstance(found, dict)
             return found

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pexpect
 import pytest
 from tests.deadlines import PATIENCE
-from tests.ready import ReadyForge
+from tests.ready import ReadyForge, run_in_process
 
 from golem_forge.team.changes import changes_from_json
 from golem_forge.team.checkpoint import checkpoint
@@ -23,13 +22,9 @@ from golem_forge.team.session_workspace import workspaces_folder
 from golem_forge.team.store import Store
 from golem_forge.team.workspace import Clone, Workspace, WorkspaceError, make_clone, open_clone, run_local
 
-AUTHOR = ("-c", "user.name=Ada", "-c", "user.email=a@a.test")
+from .test_workspace import git
+
 FILES = {"a.txt": "one\ntwo\nthree\nfour\nfive\n", "src/app.py": "print(1)\n", "run.sh": "#!/bin/sh\n", "gone": "old\n"}
-
-
-def git(*words: str | Path, cwd: Path) -> str:
-    ran = subprocess.run(["git", *AUTHOR, *map(str, words)], cwd=cwd, capture_output=True, timeout=PATIENCE, check=True)
-    return ran.stdout.decode().strip()
 
 
 def write(folder: Path, files: dict[str, str]) -> None:
@@ -41,10 +36,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
 class Desk:
     """A person's checkout of a repository, and a session of the store that worked in a clone of it."""
 
-    def __init__(self, folder: Path, ready: ReadyForge, session: str = "") -> None:
-        """`session`: that of a desk which stood in the folder before."""
+    def __init__(self, folder: Path, ready: ReadyForge, session: str = "", capture: Any = None) -> None:
+        """`session`: that of a desk which stood in the folder before. `capture`: the fixture `capfd`."""
         self.home, self.origin, self.checkout = folder / "home", folder / "origin", folder / "checkout"
         self.ready = ready
+        self.capture = capture
         workspace = Workspace(git=str(self.origin), ref="main")
         if not session:
             self.home.mkdir()
@@ -69,7 +65,7 @@ class Desk:
 
     def apply(self, *words: str, code: int = 0, cwd: Path | None = None) -> str:
         env = {**os.environ, "FORGE_HOME": str(self.home)}
-        done = self.ready("apply", self.session[:12], *words, cwd=cwd or self.checkout, env=env)
+        done = run_in_process(self.capture, "apply", self.session[:12], *words, cwd=cwd or self.checkout, env=env)
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done.stdout + done.stderr
 
@@ -106,10 +102,10 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, ready_forge: ReadyForge)
 
 
 @pytest.fixture
-def desk(made_once: Desk, ready_forge: ReadyForge) -> Iterator[Desk]:
+def desk(made_once: Desk, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Desk]:
     folder = made_once.home.parent
     shutil.copytree(folder.with_name(f"{folder.name}.kept"), folder)
-    made = Desk(folder, ready_forge, made_once.session)
+    made = Desk(folder, ready_forge, made_once.session, capfd)
     yield made
     made.store.close()
     shutil.rmtree(folder)
@@ -141,27 +137,27 @@ def test_it_shows_the_difference_asks_once_and_writes_everything(desk: Desk) -> 
     assert "nothing to apply" in desk.apply()
 
     env = {**os.environ, "FORGE_HOME": str(desk.home)}
-    log = desk.ready("log", cwd=desk.checkout, env=env).stdout
+    log = run_in_process(desk.capture, "log", cwd=desk.checkout, env=env).stdout
     assert "approval_denied  apply_changes" in log and "success          apply_changes" in log
     assert "answered by person" in log
-    assert desk.ready("log", "verify", cwd=desk.checkout, env=env).returncode == 0
+    assert run_in_process(desk.capture, "log", "verify", cwd=desk.checkout, env=env).returncode == 0
 
 
-@pytest.mark.parametrize(("key", "code"), [("n", 3), ("", 3), ("y", 0)])
-def test_at_a_terminal_it_asks_once_and_enter_means_no(desk: Desk, key: str, code: int) -> None:
+def test_at_a_terminal_it_asks_once_and_enter_means_no(desk: Desk) -> None:
     desk.works(lambda tree: write(tree, {"a.txt": "ONE\n"}))
     env = {**os.environ, "FORGE_HOME": str(desk.home), "TERM": "dumb"}
-    child = desk.ready.expecting(
-        ["apply", desk.session[:12]], cwd=str(desk.checkout), env=env, timeout=PATIENCE, encoding="utf-8"
-    )
-    child.expect_exact("+ONE")
-    child.expect(r"Change this file in .*checkout\? \[y/N\] ")
-    child.sendline(key)
-    child.expect_exact("Patched 1 file" if key == "y" else "approval_denied")
-    child.expect(pexpect.EOF)
-    child.close()
-    assert child.exitstatus == code
-    assert ((desk.checkout / "a.txt").read_text() == "ONE\n") == (key == "y")
+    for key, code in (("n", 3), ("", 3), ("y", 0)):
+        child = desk.ready.expecting(
+            ["apply", desk.session[:12]], cwd=str(desk.checkout), env=env, timeout=PATIENCE, encoding="utf-8"
+        )
+        child.expect_exact("+ONE")
+        child.expect(r"Change this file in .*checkout\? \[y/N\] ")
+        child.sendline(key)
+        child.expect_exact("Patched 1 file" if key == "y" else "approval_denied")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == code
+        assert ((desk.checkout / "a.txt").read_text() == "ONE\n") == (key == "y")
 
 
 def test_what_is_not_committed_stays_and_all_problems_are_named(desk: Desk) -> None:
@@ -195,21 +191,12 @@ def test_another_repository_and_no_repository_are_refused(desk: Desk, tmp_path: 
     assert desk.status() == {""}
 
 
-@pytest.mark.parametrize(
-    ("path", "why"),
-    [
-        ("forge.yaml", "protects this path"),
-        (".forge/rules.yaml", "protects this path"),
-        ("deep/main.worker", "protects this path"),
-        (".vscode/tasks.json", "protects this path"),
-        (".gitmodules", "protects this path"),
-        (".env", "may hold secrets"),
-    ],
-)
-def test_a_protected_path_stops_all_of_it(desk: Desk, path: str, why: str) -> None:
-    desk.works(lambda tree: write(tree, {path: "x", "a.txt": "ONE\n"}))
-    said = desk.refused()
-    assert f"{path}: " in said and why in said
+def test_a_protected_path_stops_all_of_it(desk: Desk) -> None:
+    paths = ("forge.yaml", ".forge/rules.yaml", "deep/main.worker", ".vscode/tasks.json", ".gitmodules")
+    desk.works(lambda tree: write(tree, dict.fromkeys((*paths, ".env", "a.txt"), "x")))
+    said = desk.refused().splitlines()
+    for path, why in (*((path, "protects this path") for path in paths), (".env", "may hold secrets")):
+        assert [line for line in said if f"{path}: " in line and why in line], (path, said)
 
 
 def test_git_directories_links_and_odd_trees_are_never_written(desk: Desk, tmp_path: Path) -> None:
@@ -323,7 +310,7 @@ def test_through_a_teams_server_with_the_persons_role(desk: Desk, tmp_path: Path
 
         def forge(role: str, *words: str, code: int = 0) -> str:
             env = {**os.environ, "FORGE_HOME": str(laptop), "FORGE_TEAM_TOKEN": tokens[role]}
-            done = desk.ready(*words, cwd=desk.checkout, env=env)
+            done = run_in_process(desk.capture, *words, cwd=desk.checkout, env=env)
             assert done.returncode == code, (words, done.stdout, done.stderr)
             return done.stdout + done.stderr
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 
@@ -18,8 +14,8 @@ from golem_forge.team.rows import NewSession
 
 
 @pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge) -> Iterator[Program]:
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
     yield made
     made.close()
 
@@ -38,10 +34,9 @@ def waits_for(program: Program, session: str) -> str:
 def test_an_answered_session_waits_for_a_free_slot_and_not_for_an_answer(program: Program) -> None:
     program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
     session = program.queue()
-    runner = program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "waiting")
-    runner.send_signal(signal.SIGTERM)
-    assert runner.wait(timeout=PATIENCE) == 0
+    runner.stop()
     assert waits_for(program, session).startswith("write_file: ")
     store = program.store()
     [question] = store.questions.rows()
@@ -53,13 +48,15 @@ def test_an_answered_session_waits_for_a_free_slot_and_not_for_an_answer(program
 
 
 def test_the_question_of_a_tool_of_ones_own_shows_the_arguments_in_every_list(program: Program) -> None:
+    program.add_tools()
     worker = program.folder / "main.worker"
     worker.write_text(worker.read_text().replace("default: preApproved", "default: ask"))
     program.forge("trust", "--yes")
     program.play({"calls": [{"tool": "effect", "args": {"name": "paid", "wait": 0}}]}, {"say": "done"})
     session = program.queue()
-    program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "waiting")
+    runner.stop()
     asked = 'effect: { "name": "paid", "wait": 0, "gate": "" }'
     assert waits_for(program, session) == asked
     assert asked in program.forge("inbox")
@@ -68,10 +65,10 @@ def test_the_question_of_a_tool_of_ones_own_shows_the_arguments_in_every_list(pr
 def test_the_batch_counts_an_answered_session_as_one_that_waits_for_a_slot(program: Program) -> None:
     program.play({"calls": [write_call("/work/a.txt", "x")]}, {"say": "done"})
     (program.folder / "tasks.txt").write_text("one\n")
-    command = [sys.executable, "-m", "golem_forge", "batch", "tasks.txt", "--no-runner"]
     said = program.home / "batch.log"
-    with said.open("wb") as log:
-        batch = subprocess.Popen(command, cwd=program.folder, env=program.environ, stderr=log)
+    assert program.ready is not None
+    command = ["forge", "batch", "tasks.txt", "--no-runner"]
+    batch = program.ready.start_with_log(command, said, cwd=program.folder, env=program.environ)
     try:
         runner = program.start_runner()
         until(
@@ -135,11 +132,6 @@ def test_a_batch_starts_the_lines_that_can_be_read_and_resumes_with_the_rest(pro
     assert "no session of the batch 'none'" in program.forge("batch", "tasks.jsonl", "--resume", "none", code=4)
 
 
-def test_a_runner_with_one_slot_says_one_slot(program: Program) -> None:
-    program.start_runner("--slots", "1")
-    until(lambda: "1 slot, labels" in program.logs(), or_else=program.logs)
-
-
 def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program, tmp_path: Path) -> None:
     missing = tmp_path / "repositories" / "lost-and-found.git"
     workspace = {"git": str(missing), "ref": "", "zone": "work"}
@@ -162,9 +154,11 @@ def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program,
 
 def test_ps_says_the_whole_reason_of_a_session_that_failed_just_now(program: Program) -> None:
     name = "a-script-with-a-name-that-no-column-of-a-table-has-room-for-at-eighty.yaml"
-    program.forge("run", "--background", "-m", f"scripted:{name}", "hello")
+    program.forge("run", "--background", "--no-runner", "-m", f"scripted:{name}", "hello")
     (session,) = [row.id for row in program.store().sessions()]
+    program.start_runner("--slots", "1")
     program.wait_for(session, "failed")
+    assert "1 slot, labels" in program.logs()
     said = program.forge("ps")
     assert said.startswith("no session runs or waits") and f"! {session[:12]} failed " in said
     assert f"{name}: file not found" in said
@@ -186,23 +180,8 @@ def test_ps_says_why_the_last_turn_of_a_conversation_failed_until_one_ends_well(
     assert "! " not in program.forge("ps")
 
 
-def test_a_session_whose_runner_was_killed_says_that_a_call_may_have_run(program: Program) -> None:
-    program.play({"calls": [{"tool": "effect", "args": {"name": "n1", "wait": 20}}]}, {"say": "done"})
-    killed = program.start_runner()
-    session = program.queue()
-    until(program.effects)
-    killed.kill()
-    killed.wait()
-    program.end_leases()
-    program.start_runner()
-    program.wait_for(session, "finished")
-    told = "A runner ended in the middle of these calls, so they may have run: effect."
-    assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
-    [row] = json.loads(program.forge("ps", "--all", "--json"))
-    assert row["notice"] == told
-
-
 def test_the_log_of_the_store_names_the_session_and_says_which_call_waits(program: Program) -> None:
+    program.add_tools()
     calls = [write_call("/work/a.txt", "x")]
     program.play(
         {"calls": [{"tool": "effect", "args": {"name": "n1", "gate": "seen"}}]}, {"calls": calls}, {"say": "done"}
@@ -237,8 +216,9 @@ def test_a_command_that_was_left_running_is_said_to_have_ended_with_the_session(
     calls = [{"tool": "exec_command", "args": {"cmd": "sleep 300", "yield_time_ms": 0}}]
     program.play({"calls": calls}, {"say": "done"})
     session = program.queue()
-    program.start_runner()
+    runner = program.run_here()
     program.wait_for(session, "finished")
+    runner.stop()
     told = "1 command was ended with the session."
     assert f"! {session[:12]}: {told}\n" in program.forge("ps", "--all")
     assert told in program.forge("sessions", "show", session)

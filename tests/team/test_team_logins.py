@@ -1,4 +1,4 @@
-"""Logins of a team's page that outlive its process: `forge web --team`, ended and started again, on both databases."""
+"""Logins of a team's page that outlive its process: `forge web --team`, ended and started again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import resource
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -32,8 +32,8 @@ DAY = 86_400.0
 
 
 @pytest.fixture
-def page(store_url: str, tmp_path: Path, ready_forge: ReadyForge) -> Iterator[TeamPage]:
-    made = TeamPage(tmp_path, store_url, ready_forge)
+def page(tmp_path: Path, ready_forge: ReadyForge) -> Iterator[TeamPage]:
+    made = TeamPage(tmp_path, "sqlite", ready_forge)
     yield made
     made.close()
 
@@ -141,45 +141,53 @@ def test_nothing_that_is_kept_lets_anybody_in(page: TeamPage) -> None:
     assert [each["token"] for each in json.loads(page.file.read_text())["logins"]] == [kept["token"]] * 2
 
 
-@pytest.mark.parametrize(
-    "spoil", ["others may write it", "a link", "no JSON", "a time that is too far", "a bearer", "odd"]
-)
-def test_a_file_that_somebody_else_may_have_written_lets_nobody_in(
-    tmp_path: Path, ready_forge: ReadyForge, spoil: str
-) -> None:
-    page = TeamPage(tmp_path, "sqlite", ready_forge)
-    try:
-        token = page.add("ada")
-        cookie = page.log_in(token)
-        page.stop()
-        if spoil == "others may write it":
-            page.file.chmod(0o620)
-        elif spoil == "a link":
-            page.file.rename(tmp_path / "elsewhere.json")
-            page.file.symlink_to(tmp_path / "elsewhere.json")
-        elif spoil == "no JSON":
-            page.file.write_text(page.file.read_text()[:-5])
-        elif spoil == "a time that is too far":
-            page.rewrite(lambda row: row.update(until=time.time() + DAY))
-        elif spoil == "odd":
-            page.rewrite(lambda row: row.update(cookie="\u00fc" * 64))
-        else:
-            page.rewrite(lambda row: row.update(token=row["cookie"]))
-        page.start()
-        assert page.person(cookie) == ""
-        again = page.log_in(token)
-        page.restart()
-        assert page.person(again) == "ada"
-    finally:
-        page.close()
+def kept_by(home: ForgeHome) -> TeamLogin:
+    """The logins of a page that has just started there."""
+    login = TeamLogin()
+    login.keep(home, 8100, time.time())
+    return login
+
+
+def rewritten(file: Path, **given: Any) -> None:
+    kept = json.loads(file.read_text())
+    for row in kept["logins"]:
+        row.update(given)
+    file.write_text(json.dumps(kept))
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "others may write it": lambda file: file.chmod(0o620),
+    "a link": lambda file: file.symlink_to(file.rename(file.with_name("elsewhere.json"))),
+    "no JSON": lambda file: file.write_text(file.read_text()[:-5]),
+    "a time that is too far": lambda file: rewritten(file, until=time.time() + DAY),
+    "a bearer": lambda file: rewritten(file, token=json.loads(file.read_text())["logins"][0]["cookie"]),
+    "odd": lambda file: rewritten(file, cookie="\u00fc" * 64),
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILED)
+def test_a_file_that_somebody_else_may_have_written_lets_nobody_in(tmp_path: Path, spoil: str) -> None:
+    home, mine = ForgeHome(tmp_path / "home"), secret_hash("mine")
+    login = kept_by(home)
+    cookie = login.enter(mine)
+    login.save()
+    login.close()
+    SPOILED[spoil](home.path / "state" / "web" / "8100-logins.json")
+    login = kept_by(home)
+    assert not login.knows(cookie)
+    again = login.enter(mine)
+    login.save()
+    login.close()
+    login = kept_by(home)
+    assert login.knows(again)
+    login.close()
 
 
 def test_a_login_that_cannot_be_kept_is_a_login_and_one_that_ended_does_not_come_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home, mine = ForgeHome(tmp_path / "home"), secret_hash("mine")
-    login = TeamLogin()
-    login.keep(home, 8100, time.time())
+    login = kept_by(home)
     cookie, other = login.enter(mine), login.enter(mine)
     login.save()
     login.forget(cookie)
@@ -194,27 +202,24 @@ def test_a_login_that_cannot_be_kept_is_a_login_and_one_that_ended_does_not_come
     assert not path.exists()
     assert "log in again after a restart" in caplog.text
     login.close()
-    again = TeamLogin()
-    again.keep(home, 8100, time.time())
+    again = kept_by(home)
     assert not again.knows(cookie)
     again.close()
 
 
 def test_one_process_keeps_the_logins_of_an_address(tmp_path: Path) -> None:
     home, mine = ForgeHome(tmp_path / "home"), secret_hash("mine")
-    first, second = TeamLogin(), TeamLogin()
-    first.keep(home, 8100, time.time())
+    first = kept_by(home)
     cookie = first.enter(mine)
     first.save()
-    second.keep(home, 8100, time.time())  # the same port of another address
+    second = kept_by(home)  # the same port of another address
     other = second.enter(mine)
     second.save()
     assert not second.knows(cookie)
     first.close()
     first.enter(mine)
     first.save()  # from here on the file is its successor's
-    third = TeamLogin()
-    third.keep(home, 8100, time.time())
+    third = kept_by(home)
     assert [third.knows(each) for each in (cookie, other)] == [True, False]
     assert len(json.loads((home.path / "state" / "web" / "8100-logins.json").read_text())["logins"]) == 1
     assert oct(os.stat(home.path / "state" / "web").st_mode)[-3:] == "700"

@@ -94,11 +94,10 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def program(
-    request: pytest.FixtureRequest, tmp_path: Path, receiver: Receiver, ready_forge: ReadyForge
+    tmp_path: Path, receiver: Receiver, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]
 ) -> Iterator[Program]:
-    """On SQLite; BOTH says otherwise."""
-    url = request.getfixturevalue("postgres_url") if getattr(request, "param", "") == "postgresql" else "sqlite"
-    made = Program(tmp_path / "shop", tmp_path / "home", url, ready_forge)
+    """On SQLite: how takers meet in each database's outbox is told below."""
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
     made.environ |= {"HOOK_SECRET": SECRET, "HOOK_URL": receiver.url}
     configure(made, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET, allow_private: true}")
     yield made
@@ -111,11 +110,6 @@ def configure(program: Program, hook: str) -> None:
     )
 
 
-BOTH = pytest.mark.parametrize("program", ["sqlite", "postgresql"], indirect=True)
-"""Where runners meet in the outbox. What is sent, and where to, no database decides."""
-
-
-@BOTH
 def test_a_question_and_an_end_are_told_once_signed_and_without_arguments(program: Program, receiver: Receiver) -> None:
     program.play({"calls": [write_call("/work/hidden-name.txt", "hidden content")]}, {"say": "hidden answer"})
     for _ in range(2):
@@ -187,7 +181,6 @@ def failed(program: Program, tries: int, now: float) -> bool:
     return bool(found) and found[0][0] < now + 30
 
 
-@BOTH
 def test_a_runner_killed_between_sending_and_noting_it_leaves_it_to_another(
     program: Program, receiver: Receiver
 ) -> None:
@@ -210,22 +203,14 @@ def test_a_runner_killed_between_sending_and_noting_it_leaves_it_to_another(
 
 
 def test_a_private_address_gets_nothing_unless_it_is_allowed(program: Program, receiver: Receiver) -> None:
-    configure(program, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET}")
-    program.start_runner()
-    session = program.queue()
-    program.wait_for(session, "finished")
-    until(lambda: "private address" in program.logs(), or_else=program.logs)
-    assert receiver.received == []
-    assert "webhooks waiting: 1" in program.forge("store", "status")
-
-
-def test_a_private_address_is_told_when_the_runner_starts(program: Program) -> None:
-    """Whoever starts it is still there; nobody waits for the first question that is told to nobody."""
+    """Told when the runner starts: whoever starts it is still there, and nobody waits for the first question."""
     configure(program, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET}")
     program.start_runner()
     until(lambda: "private address" in program.logs(), or_else=program.logs)
     program.wait_for(program.queue(), "finished")
-    assert program.logs().count("private address") == 1
+    until(lambda: program.store().database.read("SELECT tries FROM deliveries WHERE tries > 0"), or_else=program.logs)
+    assert "webhooks waiting: 1" in program.forge("store", "status")
+    assert receiver.received == [] and program.logs().count("private address") == 1
 
 
 def test_a_runner_says_what_is_wrong_with_a_webhook_and_does_not_start(program: Program) -> None:
