@@ -90,7 +90,7 @@ def ssh_remote(root: Path) -> Iterator[Elsewhere]:
         _running([*argv, str(keys / "sshd_config")], log),
         _running(["ssh-agent", "-D", "-a", agent_socket], log),
     ):
-        _wait_for(lambda: Path(agent_socket).exists(), keys / "log")
+        _wait_for(lambda: _listens(agent_socket), keys / "log")
         _run("ssh-add", "-q", str(keys / "person"), env=environ)
         (keys / "person").unlink()  # nobody but the agent has it now
         _wait_for(lambda: _answers(port), keys / "log")
@@ -120,6 +120,11 @@ def _wait_for(there: object, log: Path) -> None:
     while not there():  # type: ignore[operator]
         assert time.monotonic() < end, log.read_text()
         time.sleep(0.01)
+
+
+def _listens(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as one:
+        return one.connect_ex(path) == 0
 
 
 def _answers(port: int) -> bool:

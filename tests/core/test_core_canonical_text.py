@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import canonical
@@ -43,7 +44,7 @@ def test_subclasses_are_written_as_what_they_extend() -> None:
     assert canonical({"a": Word.ONE, "b": (1, True)}) == '{"a":"one","b":[1,true]}'
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), b"x", {1, 2}])
+@table("value", [float("nan"), float("inf"), object(), b"x", {1, 2}])
 def test_what_json_cannot_hold_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="not JSON"):
         canonical({"x": value})
@@ -55,7 +56,7 @@ def test_ids_are_128_random_bits() -> None:
     assert all(len(one) == 32 and int(one, 16) >= 0 for one in ids)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         ("plain", "plain"),
@@ -79,7 +80,7 @@ def test_what_could_steer_a_terminal_is_shown_escaped(text: str, shown: str) -> 
     assert (count_control_chars(text) > 0) == (text != shown)
 
 
-@pytest.mark.parametrize("emoji", ["👩\u200d👩", "🏳\ufe0f\u200d🌈", "👩🏽\u200d💻", "🐈\u200d⬛", "❤\ufe0f\u200d🔥"])
+@table("emoji", ["👩\u200d👩", "🏳\ufe0f\u200d🌈", "👩🏽\u200d💻", "🐈\u200d⬛", "❤\ufe0f\u200d🔥"])
 def test_a_joiner_stays_between_two_emoji_in_prose_and_nowhere_else(emoji: str) -> None:
     assert escape_control_chars_in_prose(f"So {emoji}!") == f"So {emoji}!"
     assert escape_control_chars(emoji) == emoji.replace("\u200d", "\\u200d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.net.guard import AllowedHosts, bind_socket, is_host, is_loopback, url_host
@@ -63,7 +64,7 @@ def test_what_can_be_a_host() -> None:
     assert not any(map(is_host, bad))
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "expected"),
     [
         ("127.0.0.1", True),

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pytest
 from pydantic import Field, SecretStr
 from tests.deadlines import PATIENCE, within
+from tests.tables import table
 
 from golem_forge import ApprovalController, Orchestrator, ToolCall, tool
 from golem_forge.events.bus import EventBus
@@ -81,7 +82,7 @@ class Room:
         self.bus.emit("approvalResponse", data, source=source)
 
 
-@pytest.mark.parametrize("args", [{"branch": "main"}, {"branch": "main", "n": 1}], ids=str)
+@table("args", [{"branch": "main"}, {"branch": "main", "n": 1}])
 async def test_approving_with_unchanged_arguments_is_no_edit(args: dict[str, Any]) -> None:
     """`Approve with these arguments` on the page, or `e` and then `y` in the terminal, and nothing was changed: it also
     answers every call that waits for the same."""
@@ -261,6 +262,7 @@ async def test_u8_an_invalid_edit_keeps_the_card_a_valid_one_runs_once(room: Roo
     outcome = await call
     assert runs == [("dev", 2)]
     assert outcome.notes == ('The user changed: branch "main" → "dev".',)
+    assert outcome.text == 'The user changed: branch "main" → "dev".\npushed dev' and outcome.args["branch"] == "dev"
     assert outcome.decision.edited and room.of("approvalResolved")[0]["edited"] is True
 
 
@@ -272,22 +274,6 @@ async def test_twenty_invalid_edits_are_enough(room: Room) -> None:
     outcome = await asyncio.wait_for(call, PATIENCE)
     assert outcome.status == "approval_denied" and "edited 20 times" in outcome.error
     assert runs == [] and len(room.of("approvalRequired")) == 20 and len(room.of("approvalResolved")) == 1
-
-
-async def test_u8_an_edit_into_what_is_blocked_is_refused() -> None:
-    guarded = Tool(
-        "guarded",
-        "Guarded.",
-        input_schema={"type": "object", "properties": {"target": {"type": "string"}}, "required": ["target"]},
-        execute=lambda args: runs.append(args["target"]),
-        needs_approval=lambda args: "blocked" if args["target"] == "prod" else "ask",
-    )
-    room = Room(guarded)
-    room.ui.attach("terminal")
-    call = room.call("guarded", target="test")
-    (card,) = await room.cards(1)
-    room.answer(card, args={"target": "prod"})
-    assert (await call).status == "policy_denied" and runs == []
 
 
 async def test_secrets_are_neither_shown_nor_prefilled_and_survive_an_edit() -> None:

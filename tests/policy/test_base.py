@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.deadlines import LONG, PATIENCE
+from tests.tables import table
 
 from golem_forge import (
     ApprovalController,
@@ -57,10 +58,9 @@ async def status_of(path: Any, name: str, args: dict[str, Any] | None = None) ->
     return str((await path.call(ToolCall(name, args or {}))).status)
 
 
-@pytest.mark.parametrize(
+@table(
     ("says", "cards"),
     [({}, 1), ({"effects": ()}, 1), ({"source": "native"}, 1), ({"source": "native", "effects": ()}, 0)],
-    ids=["nothing", "no effect", "built in", "built in and no effect"],
 )
 async def test_a1_nothing_said_asks(make_path: Any, asked: Any, says: dict[str, Any], cards: int) -> None:
     """Only a tool of Forge's own that touches nothing needs no word."""
@@ -84,8 +84,8 @@ async def test_a3_a_tools_own_false_beats_a_default_of_ask(make_path: Any, asked
     assert not ask
 
 
-@pytest.mark.parametrize("mode", ["approve_all", "auto_deny", "interactive", "strict"])
-@pytest.mark.parametrize("caller", list(Caller))
+@table("mode", ["approve_all", "auto_deny", "interactive", "strict"])
+@table("caller", list(Caller))
 async def test_a4_blocked_never_runs_and_never_prompts(make_path: Any, asked: Any, mode: str, caller: Caller) -> None:
     ask = asked()
     path = make_path(counter("x", mode="both"), ask=ask, mode=mode, blocks=blocks(x="blocked"))
@@ -93,7 +93,7 @@ async def test_a4_blocked_never_runs_and_never_prompts(make_path: Any, asked: An
     assert (outcome.status, runs("x"), len(ask)) == ("policy_denied", 0, 0)
 
 
-@pytest.mark.parametrize("says", ["blocked", Verdict.BLOCKED])
+@table("says", ["blocked", Verdict.BLOCKED])
 async def test_a5_a_predicate_that_says_blocked_blocks(make_path: Any, asked: Any, says: str) -> None:
     ask = asked()
     path = make_path(counter("x", needs_approval=lambda args: says), ask=ask, mode="approve_all")
@@ -111,7 +111,7 @@ async def test_a6_a_predicate_that_raises_refuses_only_that_call(make_path: Any)
     assert await status_of(path, "y") == "success"
 
 
-@pytest.mark.parametrize("value", [None, 1, "maybe", [], object()])
+@table("value", [None, 1, "maybe", [], object()])
 async def test_a7_any_other_answer_refuses(make_path: Any, value: Any) -> None:
     path = make_path(counter("x", needs_approval=lambda args: value), mode="approve_all")
     assert (await status_of(path, "x"), runs("x")) == ("policy_denied", 0)
@@ -184,7 +184,7 @@ async def test_config_may_tighten_a_self_deciding_tool(make_path: Any, asked: An
     assert len(ask) == 1
 
 
-@pytest.mark.parametrize("mode", ["interactive", "strict"])
+@table("mode", ["interactive", "strict"])
 def test_a9_a_mode_that_asks_needs_somebody_to_ask(mode: str) -> None:
     with pytest.raises(ValueError, match="'approve_all' or 'auto_deny'"):
         ApprovalController(mode)
@@ -229,12 +229,6 @@ async def test_a11_strict_asks_unless_there_is_no_effect_at_all(make_path: Any, 
     await status_of(path, "silent")
     await status_of(path, "loud")
     assert [request.tool for request in ask] == ["loud"]
-
-
-async def test_a12_a_pre_approved_tool_called_once_runs_once(make_path: Any) -> None:
-    path = make_path(counter("x", needs_approval=False))
-    await status_of(path, "x")
-    assert runs("x") == 1
 
 
 async def test_a13_zones_decide_for_file_tools(make_path: Any, asked: Any, tmp_path: Path, own_home: Path) -> None:

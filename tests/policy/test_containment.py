@@ -198,7 +198,7 @@ async def test_what_stays_inside_runs_and_nothing_is_remembered(act: Callable[..
     assert (decision.remembered, decision.cached, decision.not_contained) == ("", False, ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("effect", "because"),
     [
         (Effect(verb=Verb.WRITE, target="/workspace/a", zone_verdict=Verdict.ASK), "does not cover write /workspace/a"),
@@ -240,27 +240,29 @@ async def test_what_is_blocked_stays_blocked(act: Callable[..., Any]) -> None:
     assert (outcome.status, list(asked)) == (Status.POLICY_DENIED, [])
 
 
-@pytest.mark.parametrize("effects", [None, (), (Effect(verb=Verb.READ, target="/x"),)])
+@table("effects", [None, (), (Effect(verb=Verb.READ, target="/x"),)])
 async def test_a_tool_that_only_claims_what_it_touches_asks(act: Callable[..., Any], effects: Any) -> None:
     outcome, asked = await act(Tool("send", "Sends.", execute=lambda: "sent", effects=effects))
     assert (outcome.status, len(asked)) == (Status.APPROVAL_DENIED, 1)
 
 
-@pytest.mark.parametrize("name", [".env", "id_rsa", "server.pem"])
-async def test_no_rule_and_no_zone_lets_a_secret_name_be_changed_unasked(name: str, tmp_path: Path) -> None:
+async def test_no_rule_and_no_zone_lets_a_secret_name_be_changed_unasked(tmp_path: Path) -> None:
     home, root = ForgeHome(tmp_path / "home"), tmp_path / "project"
     root.mkdir()
     home.ensure()
-    (root / name).write_text("kept")
+    names = (".env", "id_rsa", "server.pem")
+    for name in names:
+        (root / name).write_text("kept")
     zone = "workspace: {path: ., approval: {write: preApproved, delete: preApproved}}"
     (home.path / "config.yaml").write_text(f"sandbox: {{zones: {{{zone}}}}}\n".replace("path: .", f"path: {root}"))
     rule = '{path: "/workspace/**", access: [write, delete], verdict: preApproved}'
     (home.path / "rules.yaml").write_text(f"version: 1\nrules:\n- {rule}\n")
     async with open_session(root, approval="auto_deny", home=home) as session:
-        for tool, args in (("write_file", {"path": name, "content": "x"}), ("delete_file", {"path": name})):
-            outcome = await session.call(tool, args)
-            assert outcome.status is Status.APPROVAL_DENIED
-            assert outcome.decision is not None and outcome.decision.decided_by is not None
-            assert outcome.decision.decided_by.id == "secret_path"
+        for name in names:
+            for tool, args in (("write_file", {"path": name, "content": "x"}), ("delete_file", {"path": name})):
+                outcome = await session.call(tool, args)
+                assert outcome.status is Status.APPROVAL_DENIED
+                assert outcome.decision is not None and outcome.decision.decided_by is not None
+                assert outcome.decision.decided_by.id == "secret_path"
         assert (await session.call("write_file", {"path": "a.txt", "content": "x"})).status is Status.SUCCESS
-    assert (root / name).read_text() == "kept"
+    assert [(root / name).read_text() for name in names] == ["kept"] * 3

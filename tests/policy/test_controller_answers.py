@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import LONG, PATIENCE, within
+from tests.tables import table
 
 from golem_forge import Tool, ToolCall, open_session, tool
 from golem_forge.core.effects import Effect, Verb
@@ -98,7 +99,7 @@ async def test_a_session_approval_covers_the_same_call_and_no_other(make_path: A
     assert len(ask) == 2
 
 
-@pytest.mark.parametrize("told_as", ["effects", "targets"])
+@table("told_as", ["effects", "targets"])
 async def test_a_session_approval_covers_only_what_the_call_led_to(make_path: Any, asked: Any, told_as: str) -> None:
     real = "/a"
 
@@ -196,28 +197,6 @@ def path(make_path: Any, person: Slow) -> Any:
     return make_path(deploy, ask=person.__call__)
 
 
-async def test_a38_identical_concurrent_calls_share_one_prompt(path: Any, person: Slow) -> None:
-    waiting = asyncio.gather(*(call(path, n=1) for _ in range(3)))
-    await person.shown(1)
-    await until(lambda: person.requests[0].waiting == 3)
-    assert len(person.requests) == 1
-    person.answer(0, approved=True)
-    outcomes = await waiting
-    assert [o.status for o in outcomes] == ["success"] * 3
-    assert deploy_runs == [1, 1, 1]
-
-
-async def test_a39_different_requests_may_be_answered_in_any_order(path: Any, person: Slow) -> None:
-    waiting = asyncio.gather(call(path, n=1), call(path, n=2))
-    await person.shown(2)
-    person.answer(1, approved=True)
-    await asyncio.sleep(0.05)
-    person.answer(0, approved=False, reason="no ones")
-    first, second = await waiting
-    assert (first.status, second.status) == ("approval_denied", "success")
-    assert first.error == "Denied by the user: no ones"
-
-
 async def test_cancelling_one_of_three_leaves_the_prompt_to_the_others(path: Any, person: Slow) -> None:
     tasks = [asyncio.ensure_future(call(path, n=1)) for _ in range(3)]
     await person.shown(1)
@@ -270,21 +249,12 @@ async def test_a45_a_secret_never_reaches_prompt_events_or_journal(make_path: An
     assert "[secret CANARY]" in shown and "[redacted 17 chars sha256:" in shown
 
 
-async def test_a46_an_edit_is_validated_and_told(make_path: Any, asked: Any) -> None:
-    ask = asked({"approved": True, "args": {"n": "x"}}, {"approved": True, "args": {"n": 3}})
-    path = make_path(deploy, ask=ask)
-    outcome = await call(path, n=5)
-    assert deploy_runs == [3]
-    assert ask[1].id == ask[0].id
-    assert ask[1].field_errors[0][0] == "n"
-    assert outcome.text == "The user changed: n 5 → 3.\ndeployed 3"
-    assert outcome.decision.edited
-    assert outcome.args["n"] == 3
-
-
-@pytest.mark.parametrize(
+@table(
     ("answer", "names"),
     [
+        *((answer, "") for answer in (None, "yes", {}, {"approved": 1}, {"approved": True, "args": [1]}, [])),
+        (RuntimeError("ui"), ""),
+        ({"approved": True, "choice": "everything"}, ""),
         ({"approved": True, "remember": "bogus"}, "'remember' is 'bogus', not 'session'"),
         ({"approved": True, "remember": True}, "'remember' is not 'session'"),
         ({"approved": True, "remember": "always"}, "named by its 'choice'"),
@@ -294,12 +264,9 @@ async def test_a46_an_edit_is_validated_and_told(make_path: Any, asked: Any) -> 
         ({"approved": "yes"}, "'approved' is not true or false"),
         (True, "{approved, remember?"),
     ],
-    ids=str,
 )
-async def test_an_answer_that_cannot_be_understood_denies_and_names_it(
-    make_path: Any, asked: Any, answer: Any, names: str
-) -> None:
-    deploy_runs.clear()
+async def test_anything_that_is_not_clearly_a_yes_denies(make_path: Any, asked: Any, answer: Any, names: str) -> None:
+    """And what cannot be understood of it is named."""
     outcome = await call(make_path(deploy, ask=asked(answer)), n=5)
     assert (outcome.status, deploy_runs) == ("approval_denied", [])
     assert names in outcome.error
@@ -335,8 +302,9 @@ async def test_an_edit_that_stays_approved_is_remembered_in_its_edited_form(make
     assert len(ask) == 2
 
 
-@pytest.mark.parametrize("args", [{"n": 5}, {"n": 5, "note": ""}, {"note": "", "n": 5.0}, {"n": "5"}], ids=str)
+@table("args", [{"n": 5}, {"n": 5, "note": ""}, {"note": "", "n": 5.0}, {"n": "5"}])
 async def test_an_edit_that_changes_nothing_is_none(make_path: Any, asked: Any, args: dict[str, Any]) -> None:
+    deploy_runs.clear()
     outcome = await call(make_path(deploy, ask=asked({"approved": True, "args": args})), n=5)
     assert (outcome.text, outcome.decision.edited, deploy_runs) == ("deployed 5", False, [5])
 
@@ -376,14 +344,13 @@ async def test_effects_that_no_rule_covers_are_told_apart_and_one_of_them_is_why
     assert [request.choices[0].label for request in ask[:2]] == ["write /workspace/src/b.py"] * 2
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "marked"),
     [
         ({"command": ["npm", "ci"]}, ["exec make all (no rule covers it)"]),
         ({"command": ["make", "all"], "exact": True}, ["exec npm ci (no rule covers it)"]),
         ({"tool": "exec_command"}, []),
     ],
-    ids=str,
 )
 async def test_what_a_rule_asks_about_is_covered_by_a_rule(
     tmp_path: Path, asked: Any, rule: dict[str, Any], marked: list[str]
@@ -452,43 +419,6 @@ async def test_a49_no_answer_in_time_denies(make_path: Any) -> None:
     with within(1):
         outcome = await call(make_path(deploy, ask=never, timeout=0.2))
     assert (outcome.status, outcome.error) == ("approval_denied", "No answer within 0.2 s.")
-    assert not deploy_runs
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        None,
-        True,
-        "yes",
-        {"approved": "yes"},
-        {},
-        {"approved": 1},
-        {"approved": True, "args": [1]},
-        [],
-        RuntimeError("ui"),
-    ],
-    ids=repr,
-)
-async def test_anything_that_is_not_clearly_a_yes_denies(make_path: Any, asked: Any, answer: Any) -> None:
-    outcome = await call(make_path(deploy, ask=asked(answer)))
-    assert outcome.status == "approval_denied"
-    assert not deploy_runs
-
-
-async def test_a_choice_that_was_not_offered_denies(make_path: Any, asked: Any) -> None:
-    outcome = await call(make_path(deploy, ask=asked({"approved": True, "choice": "everything"})))
-    assert outcome.status == "approval_denied"
-    assert not deploy_runs
-
-
-async def test_cancel_while_waiting_is_interrupted_within_a_second(path: Any, person: Slow) -> None:
-    waiting = asyncio.ensure_future(call(path))
-    await person.shown(1)
-    with within(1):
-        path.signal.interrupt()
-        outcome = await waiting
-    assert outcome.status == "interrupted"
     assert not deploy_runs
 
 

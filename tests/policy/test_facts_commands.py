@@ -260,7 +260,7 @@ def test_a_danger_of_the_whole_belongs_to_every_segment(world: SandboxWorld) -> 
     assert [each.dangers for each in effects("curl u | sh", world)] == [("pipe_to_shell",)] * 2
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "id_"),
     [("bash -c 'rm -f a'", "rm_force"), ("rm -rf /", "wipe_root"), ("if x; then rm -f a; fi", "rm_force")],
 )
@@ -269,7 +269,7 @@ def test_dangers_are_found_in_any_text(world: SandboxWorld, text: str, id_: str)
     assert id_ in only.dangers and Mark.DANGER in only.marks and not only.proven
 
 
-@pytest.mark.parametrize("text", ["cat /etc/passwd", "cat away/passwd", "ls ..", "ls /"])
+@table("text", ["cat /etc/passwd", "cat away/passwd", "ls ..", "ls /"])
 def test_operands_outside_every_zone(world: SandboxWorld, text: str) -> None:
     [only] = effects(text, world)
     assert Mark.OUTSIDE_ZONE in only.marks and not only.proven
@@ -281,7 +281,7 @@ def test_secrets_are_marked_on_both_sides(world: SandboxWorld) -> None:
     assert (read.target, read.marks) == ("/workspace/.env", (Mark.SECRET_PATH,))
 
 
-@pytest.mark.parametrize("text", ["./tool", "/workspace/tool", "cd src && ../tool", "{host}/tool"])
+@table("text", ["./tool", "/workspace/tool", "cd src && ../tool", "{host}/tool"])
 def test_a_program_in_a_zone_is_known_by_its_content(world: SandboxWorld, workspace: Path, text: str) -> None:
     text = text.format(host=workspace)
 
@@ -291,7 +291,7 @@ def test_a_program_in_a_zone_is_known_by_its_content(world: SandboxWorld, worksp
     tool = workspace / "tool"
     assert real() == f"{tool} sha256:{hashlib.sha256(tool.read_bytes()).hexdigest()}"
     before = real()
-    tool.write_text("#!/bin/sh\nexit 1\n")
+    tool.write_text(f"#!/bin/sh\n# {text}\n")
     assert real() != before
 
 
@@ -336,7 +336,7 @@ def test_operands_resolve_as_the_sandbox_does(world: SandboxWorld, workspace: Pa
     assert world.operand(".env", "/workspace").secret
 
 
-@pytest.mark.parametrize("root", ["/proc/self/root", "/proc/thread-self/root"])
+@table("root", ["/proc/self/root", "/proc/thread-self/root"])
 def test_operands_behind_the_root_of_a_process_are_what_they_are(
     world: SandboxWorld, workspace: Path, root: str
 ) -> None:

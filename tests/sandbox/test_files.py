@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.deadlines import within
 from tests.sandbox.conftest import open_zone_of
+from tests.tables import table
 
 from golem_forge.core.effects import Verb
 from golem_forge.sandbox import files
@@ -54,7 +55,7 @@ def test_s13_special_files_are_refused_at_once(
         do("list", sandbox, "odd")
 
 
-@pytest.mark.parametrize(
+@table(
     ("operation", "path", "code", "text"),
     [
         ("read", "gone", "NOT_FOUND", "File not found: /workspace/gone"),
@@ -78,7 +79,7 @@ def test_s13_special_files_are_refused_at_once(
 def test_s14_texts_are_exact_and_virtual(
     sandbox: Sandbox, workspace: Path, operation: str, path: str, code: str, text: str, do: Callable[..., object]
 ) -> None:
-    (workspace / "dir").mkdir()
+    (workspace / "dir").mkdir(exist_ok=True)
     (workspace / "file").write_text("x")
     for spelling in (path, f"{workspace}/{path}") if not path.startswith("/") else (path,):
         with pytest.raises(SandboxError) as caught:

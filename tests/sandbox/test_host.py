@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 import golem_forge
 from golem_forge.sandbox.git.command import find_git
@@ -69,7 +70,7 @@ def test_a_program_is_the_first_on_path_outside_the_project(project: Path, tmp_p
     assert find_program("other", environ=environ) is None
 
 
-@pytest.mark.parametrize("entry", ["", ".", "bin", "../project/bin", "./bin/"])
+@table("entry", ["", ".", "bin", "../project/bin", "./bin/"])
 def test_relative_entries_do_not_count(project: Path, program: Program, entry: str) -> None:
     program(project)
     program(project / "bin")

@@ -76,7 +76,7 @@ def test_a_child_has_exactly_the_zones_it_names(sandbox: Sandbox) -> None:
         child.restricted("deeper", "coder", [ZoneRequest(name="scratch", mode=AccessMode.RW)])
 
 
-@pytest.mark.parametrize(
+@table(
     ("parent", "child", "effective"),
     [(ASK, YES, ASK), (None, YES, ASK), (YES, None, YES), (YES, ASK, ASK), (NO, YES, NO), (YES, NO, NO)],
 )
@@ -178,7 +178,7 @@ def test_s23_user_tools_are_reached_only_by_those_who_may(
 SPELT = ("~/.forge/tools", "$HOME/.forge/tools", "${FORGE_HOME}/tools", "/root/.forge/tools", "/home/me/.forge/tools")
 
 
-@pytest.mark.parametrize("spelt", SPELT)
+@table("spelt", SPELT)
 def test_the_folder_of_user_tools_as_people_spell_it_points_to_the_zone(
     sandbox: Sandbox, directories: dict[str, Path], do: Callable[..., object], spelt: str
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests import descriptors
+from tests.tables import table
 
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Mark, Verb
@@ -145,20 +146,21 @@ def test_an_undisturbed_target_passes_every_check(sandbox: Sandbox, workspace: P
             target.recheck()
 
 
-@pytest.mark.parametrize("verb", [Verb.READ, Verb.WRITE, Verb.DELETE])
-@pytest.mark.parametrize("swap", ["link", "inode", "gone", "directory link", "directory moved", "other directory"])
+@table("verb", [Verb.READ, Verb.WRITE, Verb.DELETE])
+@table("swap", ["link", "inode", "gone", "directory link", "directory moved", "other directory"])
 def test_a_swap_during_a_wait_is_path_changed(
     sandbox: Sandbox, workspace: Path, outside: Path, verb: Verb, swap: str
 ) -> None:
-    directory, file = workspace / "d", workspace / "d/f"
-    directory.mkdir()
+    place = workspace / f"{swap} {verb}"
+    directory, file = place / "d", place / "d/f"
+    directory.mkdir(parents=True)
     file.write_text("judged")
     (outside / "f").write_text("canary")
-    target = sandbox.target("d/f", verb)
+    target = sandbox.target(f"{place.name}/d/f", verb)
     if swap in ("link", "inode", "gone"):
-        file.rename(workspace / "kept")
+        file.rename(place / "kept")
     else:
-        directory.rename(outside / "taken" if swap == "directory moved" else workspace / "kept")
+        directory.rename(outside / place.name if swap == "directory moved" else place / "kept")
     if swap == "link":
         file.symlink_to("../kept")
     elif swap == "inode":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -21,27 +22,25 @@ from golem_forge.sandbox.zones import ZoneSpec
 EVERY = ("read", "write", "delete", "list", "info", "exists")
 
 
-@pytest.mark.parametrize("operation", EVERY)
-@pytest.mark.parametrize(
-    "text",
-    ["/etc/passwd", "../outside/canary", "../../../../../../etc/passwd", "/etc", "..", "sub/../../outside/canary"],
-)
 def test_s11_a_link_that_leaves_is_refused(
-    sandbox: Sandbox, workspace: Path, outside: Path, operation: str, text: str, do: Callable[..., object]
+    sandbox: Sandbox, workspace: Path, outside: Path, do: Callable[..., object]
 ) -> None:
     (outside / "canary").write_text("canary")
     (workspace / "sub").mkdir()
-    (workspace / "link").symlink_to(text)
-    with pytest.raises(SandboxError) as caught:
-        do(operation, sandbox, "/workspace/link")
-    assert caught.value.code == "SYMLINK_ESCAPE"
-    assert caught.value.message == "'/workspace/link' is a link that leaves its zone."
-    assert (outside / "canary").read_text() == "canary" and (workspace / "link").is_symlink()
+    up = "../../../../../../etc/passwd"
+    for text in ("/etc/passwd", "../outside/canary", up, "/etc", "..", "sub/../../outside/canary"):
+        (workspace / "link").symlink_to(text)
+        for operation in EVERY:
+            with pytest.raises(SandboxError) as caught:
+                do(operation, sandbox, "/workspace/link")
+            assert caught.value.code == "SYMLINK_ESCAPE", (text, operation)
+            assert caught.value.message == "'/workspace/link' is a link that leaves its zone."
+        assert (outside / "canary").read_text() == "canary" and (workspace / "link").is_symlink()
+        (workspace / "link").unlink()
 
 
-@pytest.mark.parametrize("operation", EVERY)
 def test_s12_a_directory_link_to_outside_is_refused_below_too(
-    sandbox: Sandbox, workspace: Path, outside: Path, operation: str, do: Callable[..., object]
+    sandbox: Sandbox, workspace: Path, outside: Path, do: Callable[..., object]
 ) -> None:
     (outside / "x").write_text("canary")
     (outside / "deep/er").mkdir(parents=True)
@@ -50,10 +49,11 @@ def test_s12_a_directory_link_to_outside_is_refused_below_too(
     (workspace / "chain").symlink_to("link/new/../x")
     (workspace / "sub").mkdir()
     (workspace / "sub/link").symlink_to("../link")
-    for path in ("link/x", "link/new/x", "link/deep/x", "link/deep/er/x", "chain", "sub/link/deep/x"):
+    paths = ("link/x", "link/new/x", "link/deep/x", "link/deep/er/x", "chain", "sub/link/deep/x")
+    for path, operation in product(paths, EVERY):
         with pytest.raises(SandboxError) as caught:
             do(operation, sandbox, path)
-        assert caught.value.code == "SYMLINK_ESCAPE"
+        assert caught.value.code == "SYMLINK_ESCAPE", (path, operation)
     assert sorted(os.listdir(outside)) == ["deep", "x"] and os.listdir(outside / "deep") == ["er"]
 
 
@@ -98,28 +98,21 @@ def test_a_dangling_link_is_missing_can_be_written_through_and_deleted(
     assert not (workspace / "odd").is_symlink()
 
 
-@pytest.mark.parametrize(("count", "fine"), [(40, True), (41, False)])
-def test_forty_links_and_no_more(
-    sandbox: Sandbox, workspace: Path, count: int, fine: bool, do: Callable[..., object]
-) -> None:
+def test_forty_links_and_no_more(sandbox: Sandbox, workspace: Path, do: Callable[..., object]) -> None:
     (workspace / "l0").write_text("end")
-    for number in range(1, count + 1):
+    for number in range(1, 42):
         (workspace / f"l{number}").symlink_to(f"l{number - 1}")
-    if fine:
-        assert do("read", sandbox, f"l{count}") == b"end"
-    else:
-        with pytest.raises(SandboxError, match=r"Invalid path '/workspace/l41': too many links"):
-            do("read", sandbox, f"l{count}")
+    assert do("read", sandbox, "l40") == b"end"
+    with pytest.raises(SandboxError, match=r"Invalid path '/workspace/l41': too many links"):
+        do("read", sandbox, "l41")
 
 
-@pytest.mark.parametrize("operation", EVERY)
-def test_a_loop_is_an_invalid_path(
-    sandbox: Sandbox, workspace: Path, operation: str, do: Callable[..., object]
-) -> None:
+def test_a_loop_is_an_invalid_path(sandbox: Sandbox, workspace: Path, do: Callable[..., object]) -> None:
     (workspace / "a").symlink_to("b")
     (workspace / "b").symlink_to("a")
-    with pytest.raises(SandboxError, match="too many links"):
-        do(operation, sandbox, "a")
+    for operation in EVERY:
+        with pytest.raises(SandboxError, match="too many links"):
+            do(operation, sandbox, "a")
 
 
 def test_a_link_may_not_lead_to_another_zone_of_the_same_worker(

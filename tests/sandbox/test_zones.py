@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Verb
@@ -34,7 +35,7 @@ def house(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["tmp", "etc", "nix", "lib32", "user_tools", "Big", "1st", "", "a b", "x" * 33, "é"])
+@table("name", ["tmp", "etc", "nix", "lib32", "user_tools", "Big", "1st", "", "a b", "x" * 33, "é"])
 def test_s10_bad_names_are_load_errors(house: Path, name: str) -> None:
     text = _problems(house, ZoneSpec(name=name, path=house / "other"))
     assert f"'{name}'" in text and len(text.splitlines()) == 1
@@ -42,7 +43,7 @@ def test_s10_bad_names_are_load_errors(house: Path, name: str) -> None:
         assert f"/{name}" in text
 
 
-@pytest.mark.parametrize("name", ["a", "work-space_2", "x" * 32, "temp"])
+@table("name", ["a", "work-space_2", "x" * 32, "temp"])
 def test_good_names(house: Path, name: str) -> None:
     assert check_zones([ZoneSpec(name=name, path=house / "other")], forge_home=house / "h", home=house / "h") == []
 
@@ -63,7 +64,7 @@ def test_s10_overlapping_zones_name_both_parties(house: Path, first: str, second
     assert text == f"Zones 'two' and 'one' overlap: 'two' {word} 'one'. {what_to_do}"
 
 
-@pytest.mark.parametrize(
+@table(
     ("place", "word"),
     [("home", "contains"), ("home/.forge", "is the same directory as"), ("home/.forge/tools", "lies in")],
 )

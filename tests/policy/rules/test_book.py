@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.trust import TrustStore
 from golem_forge.config.yaml_file import YamlFile, parse_yaml
@@ -29,12 +30,12 @@ def rules(*lines: str) -> str:
 ALLOW = "verdict: preApproved"
 
 
-@pytest.mark.parametrize(
+@table(
     ("allowed", "runs", "asks"),
     [
-        pytest.param("[git, status]", ["git status -s", "git status"], ["git stash", "git -C x status"], id="status"),
-        pytest.param("[git, stash]", ["git stash list", "git stash push -m x"], ["git switch x"], id="A14"),
-        pytest.param(
+        ("[git, status]", ["git status -s", "git status"], ["git stash", "git -C x status"]),
+        ("[git, stash]", ["git stash list", "git stash push -m x"], ["git switch x"]),
+        (
             "[git, [log, diff, branch]]",
             ["git log -5", "git diff HEAD~1 -- src", "git log -p --stat", "git branch new"],
             [
@@ -47,18 +48,13 @@ ALLOW = "verdict: preApproved"
                 "git branch -d x",
                 "git diff --no-index a b",
             ],
-            id="options of git",
         ),
-        pytest.param(
-            "[git]", ["git commit -m x", "git log"], ["git --exec-path=x log", "git log --output=x"], id="git"
-        ),
-        pytest.param("[cat]", ["cat a && cat b"], ["cat a && curl u", "cat <<E > f", "curl u && cat a"], id="A16"),
-        pytest.param("[npm, [ci, test]]", ["npm ci", "npm test -- -x"], ["npm run x", "npm"], id="A17"),
-        pytest.param(
-            "[git, log]", ["git log | head -3", "cd src && git log"], ["git log > f", "git log | sh"], id="base"
-        ),
-        pytest.param("[make, test]", ["bash -lc 'make test'"], ["bash -lc make test", "FOO=1 make test"], id="shell"),
-        pytest.param("[/workspace/ls]", ["./ls", "/workspace/ls", "cd src && ../ls"], ["./a", "/bin/lsblk"], id="path"),
+        ("[git]", ["git commit -m x", "git log"], ["git --exec-path=x log", "git log --output=x"]),
+        ("[cat]", ["cat a && cat b"], ["cat a && curl u", "cat <<E > f", "curl u && cat a"]),
+        ("[npm, [ci, test]]", ["npm ci", "npm test -- -x"], ["npm run x", "npm"]),
+        ("[git, log]", ["git log | head -3", "cd src && git log"], ["git log > f", "git log | sh"]),
+        ("[make, test]", ["bash -lc 'make test'"], ["bash -lc make test", "FOO=1 make test"]),
+        ("[/workspace/ls]", ["./ls", "/workspace/ls", "cd src && ../ls"], ["./a", "/bin/lsblk"]),
     ],
 )
 def test_commands_that_are_allowed(place: Place, allowed: str, runs: list[str], asks: list[str]) -> None:
@@ -89,9 +85,7 @@ def test_a15_the_strictest_rule_wins_in_any_order(place: Place) -> None:
         assert place.lifted(book, "git log") == "runs"
 
 
-@pytest.mark.parametrize(
-    "text", ["/bin/rm a", " rm a", "'rm' a", "r\\m a", "env rm a", "rm\ta", "ls; $(rm a)", "bash -c 'rm a'"]
-)
+@table("text", ["/bin/rm a", " rm a", "'rm' a", "r\\m a", "env rm a", "rm\ta", "ls; $(rm a)", "bash -c 'rm a'"])
 def test_a31_what_is_blocked_is_found_in_any_disguise(place: Place, text: str) -> None:
     book = place.book(rules("{command: [rm], verdict: blocked, reason: no}"))
     assert place.lifted(book, text) == "blocked"
@@ -149,7 +143,7 @@ PATHS = rules(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("verb", "path", "expected"),
     [
         ("write", "/workspace/docs/a.md", "runs"),
@@ -203,7 +197,7 @@ def test_tool_rules_cover_the_whole_call_of_any_source(place: Place) -> None:
     assert place.ask(book, call(tool="create_issues", args={"repo": "a/b", "draft": True})) is NO_RULES
 
 
-@pytest.mark.parametrize(
+@table(
     ("test", "inside", "outside"),
     [("{min: 2}", (2, 3.5), (1, 1.99)), ("{max: 5}", (5, -1), (5.01, 6)), ("{min: 2, max: 5}", (2, 5), (1, 6))],
 )

@@ -6,6 +6,7 @@ import multiprocessing
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.core.errors import ConfigError
 from golem_forge.policy.rules.book import RuleBook
@@ -69,11 +70,12 @@ def test_a42_a_revoke_acts_on_the_next_call(place: Place) -> None:
     assert place.lifted(book, facts) == "asks"
 
 
-@pytest.mark.parametrize("odd", ["é\u2028\x7f\x85", 'it\'s "x": #y', "\U0001f600", "- [a]", "a\nb\tc", "\ufeff"])
+@table("odd", ["é\u2028\x7f\x85", 'it\'s "x": #y', "\U0001f600", "- [a]", "a\nb\tc", "\ufeff"])
 def test_any_word_survives_the_file(place: Place, odd: str) -> None:
     remember(place.home, [rule(command=["tool", odd], exact=True)])
     [line] = [line for line in place.book().list() if line.rule.origin is RuleOrigin.REMEMBERED]
     assert line.rule.command == (("tool",), (odd,))
+    revoke_all(place.home)
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_refused(rule: str, expected: str) -> None:
     assert expected in problem
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("version: 2\n", "this Forge reads version 1"),
@@ -216,7 +216,7 @@ def test_an_exact_rule_for_what_runs_its_input_is_refused(command: str, origin: 
     assert load(f"rules:\n  - {rule}\n").warnings
 
 
-@pytest.mark.parametrize("verdict", ["ask", "blocked"])
+@table("verdict", ["ask", "blocked"])
 def test_remembered_rules_are_consents_only(verdict: str) -> None:
     assert "can only be preApproved" in one(f"{{tool: x, verdict: {verdict}, reason: r}}", RuleOrigin.REMEMBERED)
 

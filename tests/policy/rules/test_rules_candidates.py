@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark
@@ -38,7 +38,7 @@ def described(found: tuple[Choice, ...]) -> list[list[str]]:
     return [[rule.describe() for rule in choice.rules] or [choice.keeps.value] for choice in found]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("pytest -q tests/a.py", [["pytest -q tests/a.py (exactly)"], ["pytest"], ["grant"]]),
@@ -84,7 +84,7 @@ def test_segments_that_rules_already_cover_need_no_rule(place: Place) -> None:
     assert described(found) == [["command a3 (exactly)", "command a4 (exactly)"], ["command a3", "command a4"]]
 
 
-@pytest.mark.parametrize("how", ["critical", "explicit_ask"])
+@table("how", ["critical", "explicit_ask"])
 def test_critical_and_hand_written_asks_are_kept_exactly_or_not_at_all(place: Place, how: str) -> None:
     [only] = offered(place, place.command("git log"), full_walls=True, **{how: True})
     assert (only.keeps, only.lifetimes, only.file) == (RememberKind.FINGERPRINT, ("session",), "")
@@ -193,9 +193,7 @@ def test_marks_that_no_rule_lifts_leave_only_the_exact_call(place: Place) -> Non
     assert only.keeps is RememberKind.FINGERPRINT
 
 
-@pytest.mark.parametrize(
-    "args", [{"workdir": "src"}, {"tty": True}, {"login": True}, {"shell": "zsh"}, {"network": ["a.test:443"]}]
-)
+@table("args", [{"workdir": "src"}, {"tty": True}, {"login": True}, {"shell": "zsh"}, {"network": ["a.test:443"]}])
 def test_an_exact_rule_is_not_offered_where_the_words_are_not_all(place: Place, args: dict[str, Any]) -> None:
     facts = place.command("make test", project="/srv/app")
     [exact, *_] = offered(place, facts)
@@ -205,7 +203,7 @@ def test_an_exact_rule_is_not_offered_where_the_words_are_not_all(place: Place, 
     assert (exact.id, exact.lifetimes, exact.rules) == ("exact", ("session",), ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("pytest -q tests/a.py", ["exact:session", "prefix1:session", "prefix1:always", "grant:session"]),

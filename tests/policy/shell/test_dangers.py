@@ -238,20 +238,6 @@ def test_a29_asks_critical(text: str, secret: Secret) -> None:
     assert not found & set(BUILTIN_IDS)
 
 
-@table(
-    "text",
-    ["rm -rf /", "rm / -rf", 'bash -c "rm -rf /"', "$(rm -rf /)", "timeout 5 rm -rf /", "find / -delete",
-     "mkfs.ext4 /dev/sda", "dd if=a of=/dev/sda", "echo hi>/dev/sda"],
-)  # fmt: skip
-def test_a30_blocked(text: str, secret: Secret) -> None:
-    assert ids(text, secret) & set(BUILTIN_IDS)
-
-
-@pytest.mark.parametrize("text", ["rm -rf ./tmp", "dd of=./disk.img", 'echo "rm -rf /"'])
-def test_a30_not_blocked(text: str, secret: Secret) -> None:
-    assert not ids(text, secret) & set(BUILTIN_IDS)
-
-
 @table("text", ["ls -la", "make test", "git commit -m 'fix: rm -rf / was wrong'", "npm ci && npm test", ""])
 def test_ordinary_work_is_no_danger(text: str, secret: Secret) -> None:
     assert find_dangers(text, is_secret=secret) == ()

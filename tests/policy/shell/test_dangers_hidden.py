@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from tests.tables import table
 
 from golem_forge.policy.shell.dangers import find_dangers
@@ -95,7 +94,7 @@ def test_a30_data_and_ordinary_work_are_not_blocked(text: str, secret: Secret) -
     assert not ids(text, secret) & {"wipe_root", "wipe_device", "fork_bomb"}
 
 
-@pytest.mark.parametrize("text", ["cat > notes.md <<E\nrm -rf x\nE", "echo 'a\nrm -rf x\nb'"])
+@table("text", ["cat > notes.md <<E\nrm -rf x\nE", "echo 'a\nrm -rf x\nb'"])
 def test_a_dangerous_line_asks_even_where_it_seems_data(text: str, secret: Secret) -> None:
     """The second reading, line by line, has its say about what asks, not about what is blocked."""
     found = find_commands(text)
@@ -134,8 +133,6 @@ def test_programs_that_run_another_are_looked_into(text: str, secret: Secret) ->
     assert "rm_force" in ids(text, secret)
 
 
-@pytest.mark.parametrize(
-    "text", ["git log run rm -rf", "git commit -m 'foreach rm -rf x'", "ld -o a a.o", "git log -x"]
-)
+@table("text", ["git log run rm -rf", "git commit -m 'foreach rm -rf x'", "ld -o a a.o", "git log -x"])
 def test_words_that_only_look_like_it_are_not(text: str, secret: Secret) -> None:
     assert "rm_force" not in ids(text, secret)

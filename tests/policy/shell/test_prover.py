@@ -302,7 +302,7 @@ def test_names_below_a_directory_are_not_content(text: str, world: CommandWorld)
     assert proof(text, world).proven
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "all_of_it"),
     [("rg u", False), ("rg -n u", False), ("rg -u x", True), ("rg -nuu x", True), ("rg --hidden x", True)],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.tables import table
 
 from golem_forge.policy.shell.strict import Opaque, Parsed, Segment, canonical_text, parse_strict, quote
@@ -80,7 +79,7 @@ def test_opaque(text: str) -> None:
     assert canonical_text(text) == text
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["echo x > /dev/udp/127.0.0.1/53", "cat </dev/tcp/h/80", "exec 3<>/dev/tcp/h/80", "ls >& '/dev/tcp/h/80'"],
 )
@@ -134,12 +133,12 @@ def test_segments_remember_their_shell() -> None:
     assert parsed.segments[0] == Segment(("ls",))  # but it makes them no different
 
 
-@pytest.mark.parametrize("text", ["cargo   test", 'bash -lc "cargo test"', 'cargo te"st"'])
+@table("text", ["cargo   test", 'bash -lc "cargo test"', 'cargo te"st"'])
 def test_a34_one_spelling(text: str) -> None:
     assert canonical_text(text) == "cargo test"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("cat a >/dev/null|sh", "cat a >/dev/null | sh"),

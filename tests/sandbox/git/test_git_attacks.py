@@ -160,23 +160,29 @@ def test_a_forge_that_was_killed_loses_no_commit(house: House, person: Person) -
 
 
 NAMED = {
-    "hooksPath": ("core.hooksPath", "githooks", "mkdir -p githooks; cp evil.sh githooks/pre-commit"),
-    "hooksPath that is there": ("core.hooksPath", "scripts", "cp evil.sh scripts/pre-commit; mv scripts s"),
-    "include": ("include.path", "../local.inc", "printf '[core]\\n\\tfsmonitor = %s/evil.sh\\n' $PWD > local.inc"),
-    "include deeper": (
-        "include.path",
-        "../conf/x",
-        "mkdir conf; printf '[core]\\n\\tfsmonitor = %s/evil.sh\\n' $PWD > conf/x",
+    "hooks that are there": (
+        {"core.hooksPath": ("scripts",)},
+        "cp evil.sh scripts/pre-commit; mv scripts s",
     ),
-    "fsmonitor": ("core.fsmonitor", "tools/watch.sh", "mkdir -p tools; cp evil.sh tools/watch.sh"),
+    "what is missing": (
+        {
+            "core.hooksPath": ("githooks",),
+            "include.path": ("../local.inc", "../conf/x"),
+            "core.fsmonitor": ("tools/watch.sh",),
+        },
+        "mkdir -p githooks; cp evil.sh githooks/pre-commit; mkdir -p tools; cp evil.sh tools/watch.sh; mkdir conf;"
+        " for f in local.inc conf/x; do printf '[core]\\n\\tfsmonitor = %s/evil.sh\\n' $PWD > $f; done",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", NAMED)
 def test_paths_that_git_s_settings_name_cannot_be_made(house: House, person: Person, name: str) -> None:
-    key, value, attack = NAMED[name]
+    settings, attack = NAMED[name]
     (person.where / "scripts").mkdir()
-    person.git("config", key, value)
+    for key, values in settings.items():
+        for value in values:
+            person.git("config", "--add", key, value)
     (person.where / ".git/info/exclude").write_text("githooks\nconf\nlocal.inc\nscripts\ntools\n")
     walls = house.walls()
 

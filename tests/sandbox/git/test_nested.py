@@ -3,11 +3,14 @@ enters them. Real git is asked, and a canary says whether it ran something."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,13 +31,23 @@ def everything(place: Path) -> list[tuple[str, ...]]:
     return [path.relative_to(place).parts for path in place.rglob("*") if path.relative_to(place).parts[0] != ".git"]
 
 
-def repository(where: Path, *, commit: bool = True) -> Path:
-    where.mkdir(parents=True, exist_ok=True)
+def repository(where: Path) -> Path:
+    shutil.copytree(_template(), where, dirs_exist_ok=True)
+    return where
+
+
+@functools.cache
+def _template() -> Path:
+    """A repository of one commit."""
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    (root / "home").mkdir()
+    where = root / "repository"
+    where.mkdir()
     git(where, "init", "-q")
-    if commit:
-        (where / "file").write_text("x")
-        git(where, "add", "file")
-        git(where, "commit", "-qm", "one")
+    (where / "file").write_text("x")
+    git(where, "add", "file")
+    git(where, "commit", "-qm", "one")
     return where
 
 
@@ -306,7 +319,7 @@ def test_many_are_set_aside_unread(place: Path, zone: Zone, tmp_path: Path, monk
 def test_more_than_can_be_moved_are_told(place: Path, zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nested, "_MOST_SET_ASIDE", 2)
     for number in range(4):
-        spoiled(repository(place / f"r{number}", commit=False), HOOK)
+        spoiled(repository(place / f"r{number}"), HOOK)
     told = vet_repositories(zone, everything(place))
     assert "2 more repositories were made or changed, and Forge did not check" in told[-1].text
 

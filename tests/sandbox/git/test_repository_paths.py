@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.git.repository import GitPaths
 from golem_forge.sandbox.sandbox import open_sandbox
@@ -49,7 +50,7 @@ def write(file: Path, text: str) -> None:
         opened.write(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "named"),
     [
         ("[core]\nhooksPath = .githooks\n", {".githooks/"}),
@@ -87,12 +88,16 @@ def write(file: Path, text: str) -> None:
         ('[url "git@x.test:"]\ninsteadOf = https://x.test/\n', set()),
     ],
 )
-def test_what_the_repository_s_config_names(place: Path, paths: GitPaths, text: str, named: set[str]) -> None:
-    init(place)
-    (place / "sub").mkdir()
-    (place / "there.cfg").touch()
-    write(place / ".git/config", text.replace("PLACE", str(place)))
-    assert found(paths) == named
+def test_what_the_repository_s_config_names(
+    place: Path, zone: Zone, tmp_path: Path, text: str, named: set[str]
+) -> None:
+    if not (place / ".git").exists():
+        init(place)
+        (place / "sub").mkdir()
+        (place / "there.cfg").touch()
+    (place / ".git/config").write_text(text.replace("PLACE", str(place)))
+    environ = {"GIT_CONFIG_NOSYSTEM": "1"}
+    assert found(GitPaths(zone, home=str(tmp_path / "home"), environ=environ)) == named
 
 
 @pytest.mark.parametrize("file", [".gitconfig", ".config/git/config"])

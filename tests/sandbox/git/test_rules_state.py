@@ -54,20 +54,15 @@ def test_what_such_a_file_may_hold(name: str, content: str, good: bool) -> None:
     assert (state_objection(name, content.encode()) == "") is good
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("CHERRY_PICK_HEAD", ["checkout", "-q", "-b", "topic"]), ("ORIG_HEAD", ["reset", "HEAD"])]
-)
-def test_no_branch_is_deleted_or_moved_by_the_next_git_command(
-    house: House, person: Person, name: str, words: list[str]
-) -> None:
+def test_no_branch_is_deleted_or_moved_by_the_next_git_command(house: House, person: Person) -> None:
     person.git("branch", "release", "HEAD~1")
     before = person.says("rev-parse", "release")
+    for name, words in (("CHERRY_PICK_HEAD", ["checkout", "-q", "-b", "topic"]), ("ORIG_HEAD", ["reset", "HEAD"])):
+        ran = house.run(f"printf 'ref: refs/heads/release\\n' > .git/n; mv .git/n .git/{name}")
 
-    ran = house.run(f"printf 'ref: refs/heads/release\\n' > .git/n; mv .git/n .git/{name}")
-
-    person.git(*words)
-    assert person.says("rev-parse", "release") == before
-    assert name in told(ran)
+        person.git(*words)
+        assert person.says("rev-parse", "release") == before
+        assert name in told(ran)
 
 
 def test_git_copies_no_file_from_outside_into_the_walls(house: House, person: Person) -> None:
@@ -161,15 +156,15 @@ def test_a_directory_where_a_file_belongs_takes_no_commit_along(house: House, pe
     assert house.run("git log -1 --format=%s", walls).text == "honest\n"
 
 
-def test_thousands_of_new_empty_files(house: House, person: Person) -> None:
-    """More than a command line can name."""
+def test_many_new_empty_files(house: House, person: Person) -> None:
+    """More than a command line is to name."""
     script = (
-        'e=$(git hash-object -w --stdin < /dev/null); seq 9500 | sed "s|.*|100644 $e 0\\tm&/__init__.py|"'
+        'e=$(git hash-object -w --stdin < /dev/null); seq 1500 | sed "s|.*|100644 $e 0\\tm&/__init__.py|"'
         " | git update-index --add --index-info; git commit -qm many"
     )
     house.run(script)
 
-    assert person.says("ls-files").count("\n") == 9501
+    assert person.says("ls-files").count("\n") == 1501
 
 
 def test_refs_that_stand_in_the_way_of_others(house: House, person: Person) -> None:
@@ -185,7 +180,7 @@ def test_refs_that_stand_in_the_way_of_others(house: House, person: Person) -> N
     assert "stands in the way of others" in told(ran) and person.git("notes", "add", "-m", "n").returncode == 0
 
 
-@pytest.mark.parametrize(("count", "arrives"), [(9, True), (10, True), (11, False), (1000, False)])
+@pytest.mark.parametrize(("count", "arrives"), [(10, True), (11, False)])
 def test_more_refs_than_anybody_means_stay_inside(
     house: House, person: Person, monkeypatch: pytest.MonkeyPatch, count: int, arrives: bool
 ) -> None:
@@ -197,16 +192,6 @@ def test_more_refs_than_anybody_means_stay_inside(
     assert person.says("log", "-1", "--format=%s") == "x"
     assert person.says("branch").count("b") == (count if arrives else 0)
     assert ("they stay inside" in told(ran)) is not arrives
-
-
-def test_a_name_that_is_shown_in_a_command_is_one_word(house: House, person: Person) -> None:
-    commit = "tree $(git write-tree)\\nauthor x <x> 1 +0000\\ncommitter broken\\n\\nx\\n"
-    make = f'$(printf "{commit}" | git hash-object -t commit -w --literally --stdin)'
-
-    ran = house.run(f"git update-ref 'refs/heads/x;touch${{IFS}}y' {make}")
-
-    [line] = [one.text for one in ran.after.leftovers if "forge sandbox exec" in one.text]
-    assert "git log 'refs/forge/refused/heads/x;touch${IFS}y'`" in line
 
 
 async def test_a_flag_that_arrives_while_a_command_runs_hides_nothing_afterwards(house: House, person: Person) -> None:
@@ -225,9 +210,9 @@ async def test_a_flag_that_arrives_while_a_command_runs_hides_nothing_afterwards
 
 def test_what_a_failed_push_kept_apart_is_gone(house: House, person: Person) -> None:
     script = (
-        "head -c 3000000 /dev/urandom > a; head -c 3000000 /dev/urandom > b; git add a b; git commit -qm x;"
+        "head -c 1500000 /dev/urandom > a; head -c 1500000 /dev/urandom > b; git add a b; git commit -qm x;"
         " o=$(git rev-parse HEAD:b); f=.git/objects/${o%${o#??}}/${o#??}; chmod u+w $f;"
-        " printf x | dd of=$f bs=1 seek=2000000 conv=notrunc status=none"
+        " printf x | dd of=$f bs=1 seek=1000000 conv=notrunc status=none"
     )
     ran = house.run(script)
 

@@ -89,7 +89,7 @@ async def test_connect_and_absolute_form_reach_a_granted_host(opened: Opened, se
     assert proxy.refused == ()
 
 
-@pytest.mark.parametrize("host", ["other.test", "x.ok.test", "evilok.test", "127.0.0.1", "[::1]"])
+@table("host", ["other.test", "x.ok.test", "evilok.test", "127.0.0.1", "[::1]"])
 async def test_s38_another_host_is_refused_recorded_and_not_even_looked_up(
     opened: Opened, server: Any, asked: Asked, host: str
 ) -> None:
@@ -123,7 +123,7 @@ def test_s38_a_pattern_means_subdomains_only() -> None:
     assert find_grant([exact, HostGrant("*.x.test")], "a.x.test", 443) is exact
 
 
-@pytest.mark.parametrize("host", ["loop.test", "meta.test", "mapped.test", "both.test"])
+@table("host", ["loop.test", "meta.test", "mapped.test", "both.test"])
 async def test_s39_a_granted_name_with_a_private_address_is_refused(opened: Opened, server: Any, host: str) -> None:
     proxy, port = await opened(HostGrant(host, server.port))
     answer = await say(port, connect_to(host, server.port))
@@ -197,7 +197,7 @@ async def test_what_is_no_refusal_is_not_on_record(opened: Opened, unused_port: 
     assert proxy.unreached == ("gone.test:443", f"ok.test:{unused_port}")
 
 
-@pytest.mark.parametrize(
+@table(
     "request_head",
     [
         b"\x16\x03\x01\x02\x00\r\n\r\n",

@@ -116,7 +116,7 @@ async def test_nothing_leaks(root):
 
     await all_kinds()
     before = descriptors.held()
-    for _ in range(4):
+    for _ in range(2):
         await all_kinds()
     assert await let_go(before)
 
@@ -264,9 +264,9 @@ async def _cancelled_by_a_task(work: Coroutine[object, object, object], delay: f
 
 
 @pytest.mark.parametrize("cancelled", [_in_a_scope, _cancelled_by_a_task], ids=["scope", "task"])
-async def test_a_start_that_is_cancelled_again_and_again_leaves_nobody(root, marker, cancelled):
+async def test_a_start_that_is_cancelled_again_and_again_leaves_nobody(root, marker, cancelled, is_long):
     before = descriptors.held()
-    for moment in range(0, 20, 2):
+    for moment in range(0, 20, 1 if is_long else 4):
         launch = launch_of(root, "sleep", "60", env={"MARKER": marker})
         started: list[Child] = []
 
@@ -299,7 +299,7 @@ async def test_many_at_once(root, marker, is_long):
         return child.output.read()
 
     before = descriptors.held()
-    count = 64 if is_long else 16
+    count = 64 if is_long else 8
     said = await asyncio.gather(*map(one, range(count)))
     assert said == [f"{number}\n".encode() for number in range(count)]
     assert await let_go(before)

@@ -81,12 +81,12 @@ rest(60)
 @pytest.mark.parametrize(
     "script",
     [
-        "m = mmap.mmap(-1, 300 << 20); [m.__setitem__(i, 1) for i in range(0, 300 << 20, 4096)]; rest(60)",
-        "kept = fill(300); rest(60)",
-        "kept = [fill(30) for _ in range(10)]; rest(60)",
+        "m = mmap.mmap(-1, 160 << 20); [m.__setitem__(i, 1) for i in range(0, 160 << 20, 4096)]; rest(60)",
+        "kept = fill(160); rest(60)",
+        "kept = [fill(20) for _ in range(8)]; rest(60)",
         "held = bytearray(b'x' * (80 << 20)); kept = fill(80); rest(60)",
-        "os.fork() or (fill(200) and time.sleep(60)); rest(60)",
-        "kept = os.memfd_create('x'); os.posix_fallocate(kept, 0, 300 << 20); rest(60)",
+        "os.fork() or (fill(160) and time.sleep(60)); rest(60)",
+        "kept = os.memfd_create('x'); os.posix_fallocate(kept, 0, 160 << 20); rest(60)",
         PAGE_TABLES,
     ],
     ids=[
@@ -140,8 +140,7 @@ rest(0)
     ],
     ids=["shared-by-processes", "shared-with-forks", "file-shared-by-forks", "file-mapped-as-well", "file-closed"],
 )
-async def test_what_is_shared_counts_once(run, monkeypatch, script, memory):
-    monkeypatch.setattr(monitor, "INTERVAL_S", 0.01)
+async def test_what_is_shared_counts_once(run, script, memory):
     child = await run("python3", "-c", FILL + script, memory=memory * MIB)
 
     ending = await child.wait(PATIENCE)

@@ -563,7 +563,7 @@ def test_what_a_killed_process_changed_is_in_its_sessions_log_and_can_be_undone(
     assert snapshot(root) == before
 
 
-@pytest.mark.parametrize("at", range(1, 10))
+@pytest.mark.parametrize("at", [pytest.param(at, marks=[] if at % 2 else pytest.mark.long) for at in range(1, 10)])
 def test_a_restore_that_is_killed_is_finished_by_the_next_session(root: Path, tmp_path: Path, at: int) -> None:
     """Killed at the `at`th change on disk."""
     before = snapshot(root)

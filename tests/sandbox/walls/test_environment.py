@@ -151,9 +151,9 @@ def test_a_file_that_others_may_read_is_named(tmp_path: Path) -> None:
     assert "chmod 600" in warning and CANARY not in warning
 
 
-@pytest.mark.parametrize("kind", ["unset", "missing", "fifo", "empty", "short", "binary", "directory"])
+@table("kind", ["unset", "missing", "fifo", "empty", "short", "binary", "directory"])
 def test_a_secret_that_cannot_be_had_fails_the_call_by_its_reference(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "secret"
+    path = tmp_path / kind
     environ: dict[str, str] = {}
     reference = f"file:{path}"
     if kind == "unset":

@@ -41,9 +41,9 @@ def test_a_socket_stands_where_it_was_named_and_where_it_is(listening: Path, tmp
     assert str(link) in exits.no_walls_because
 
 
-@pytest.mark.parametrize("kind", ["missing", "file", "directory"])
+@table("kind", ["missing", "file", "directory"])
 def test_what_is_no_socket_is_told(kind: str, tmp_path: Path) -> None:
-    path = tmp_path / "x"
+    path = tmp_path / kind
     if kind == "file":
         path.touch()
     elif kind == "directory":

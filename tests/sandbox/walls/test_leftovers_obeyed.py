@@ -165,10 +165,10 @@ def test_a_flood_of_files_hides_no_name(house: House, monkeypatch: pytest.Monkey
     assert rest.severity is Severity.WARNING and "further paths changed while the command ran" in rest.text
 
 
-@pytest.mark.parametrize("name", [".a\nrc", ".a\nb.sh", "sitecustomize.a\nb.so", "golem_forge.a\nb.so"])
-def test_a_line_break_in_a_name_hides_nothing(house: House, name: str) -> None:
-    (house.workspace / name).touch()
-    assert len(_told(house, name)) == 1
+def test_a_line_break_in_a_name_hides_nothing(house: House) -> None:
+    for name in (".a\nrc", ".a\nb.sh", "sitecustomize.a\nb.so", "golem_forge.a\nb.so"):
+        (house.workspace / name).touch()
+        assert len(_told(house, name)) == 1, name
 
 
 def test_a_protected_name_that_was_made_cannot_speak_to_a_terminal(house: House) -> None:

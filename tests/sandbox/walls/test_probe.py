@@ -45,6 +45,11 @@ def probed() -> list[str]:
     return [report.level, report.cause, report.fix]
 
 
+async def read_only_walls(within: float) -> LevelResult:
+    """As if they had been tried and found to hold."""
+    return LevelResult(level=Level.LANDLOCK, held=tuple(GUARANTEES))
+
+
 def result(report: ProbeReport, level: Level) -> LevelResult:
     return next(each for each in report.tried if each.level is level)
 
@@ -106,6 +111,8 @@ async def test_a_backend_that_fails_is_a_level_not_reached(
     monkeypatch.setattr(probing, "find_bwrap", lambda: str(fake))
     if level is Level.NONE:
         monkeypatch.setattr(landlock, "landlock_abi", lambda: 0)
+    else:
+        monkeypatch.setattr(probing, "_landlock", read_only_walls)
     report = await probe(cache=None, within=PATIENT)
     assert report.level is level
     assert says in report.cause or "namespaces" in report.cause
@@ -128,6 +135,7 @@ def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path, monkeypatc
     )
     fake.chmod(0o755)
     monkeypatch.setattr(probing, "find_bwrap", lambda: str(fake))
+    monkeypatch.setattr(probing, "_landlock", read_only_walls)
     level, cause, _ = in_child(probed, plain=False)
     for pid in with_environment(f"FAKE={tmp_path}"):
         os.kill(pid, signal.SIGKILL)

@@ -86,27 +86,25 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("name", SECRETS)
-def test_a_secret_is_found_wherever_it_lies(tmp_path: Path, name: str) -> None:
-    _make(tmp_path, name)
-    assert name in _found(_scanned(tmp_path))
+def test_a_secret_is_found_wherever_it_lies(tmp_path: Path) -> None:
+    _make(tmp_path, *SECRETS)
+    assert {*SECRETS} <= _found(_scanned(tmp_path))
 
 
-@pytest.mark.parametrize("place", ["", "a/b/c/d/e/f", "node_modules/x/y", ".git/objects/ab"])
-def test_sockets_and_fifos_are_found_wherever_they_lie(tmp_path: Path, place: str) -> None:
-    (tmp_path / place).mkdir(parents=True, exist_ok=True)
-    os.mkfifo(tmp_path / place / "line")
-    bound = socket.socket(socket.AF_UNIX)
-    here = os.open(tmp_path / place, os.O_PATH)
-    bound.bind(f"/proc/self/fd/{here}/s")
+def test_sockets_and_fifos_are_found_wherever_they_lie(tmp_path: Path) -> None:
+    places = ("", "a/b/c/d/e/f/", "node_modules/x/y/", ".git/objects/ab/")
     scan = ZoneScan(str(tmp_path))
-    try:
+    with contextlib.ExitStack() as stack:
+        for place in places:
+            (tmp_path / place).mkdir(parents=True, exist_ok=True)
+            os.mkfifo(tmp_path / place / "line")
+            bound = stack.enter_context(socket.socket(socket.AF_UNIX))
+            here = os.open(tmp_path / place, os.O_PATH)
+            stack.callback(os.close, here)
+            bound.bind(f"/proc/self/fd/{here}/s")
         scan.refresh()
-    finally:
-        bound.close()
-        os.close(here)
 
-    assert {Path(name).name for name in _found(scan)} == {"line", "s"}
+    assert _found(scan) == {f"{place}{name}" for place in places for name in ("line", "s")}
     assert {finding.kind for finding in scan.findings} == {directories.EntryKind.SOCKET}
 
 
@@ -123,14 +121,15 @@ class TestContent:
         (root / name).write_bytes(content)
         return name in _found(_scanned(root))
 
-    @pytest.mark.parametrize("place", [f"{PACKAGES}/certifi", "node_modules/a/test", "vendor/x", "venv/x", ".tox/p/x"])
-    def test_certificates_are_none(self, tmp_path: Path, place: str) -> None:
-        assert not self._judged(tmp_path, f"{place}/cacert.pem", PUBLIC.encode() * 3000)
-        assert self._judged(tmp_path, f"{place}/server.pem", PUBLIC.encode() * 3000 + PRIVATE.encode())
+    def test_certificates_are_none(self, tmp_path: Path) -> None:
+        for place in (f"{PACKAGES}/certifi", "node_modules/a/test", "vendor/x", "venv/x", ".tox/p/x"):
+            assert not self._judged(tmp_path, f"{place}/cacert.pem", PUBLIC.encode() * 3000), place
+            assert self._judged(tmp_path, f"{place}/server.pem", PUBLIC.encode() * 3000 + PRIVATE.encode()), place
 
-    @pytest.mark.parametrize("content", [PRIVATE.encode(), b"\x30\x82\x01", b"sk-live-token", PUBLIC.encode() * 30000])
-    def test_what_is_not_certainly_public_is_one(self, tmp_path: Path, content: bytes) -> None:
-        assert self._judged(tmp_path, "node_modules/a/a.key", content)
+    def test_what_is_not_certainly_public_is_one(self, tmp_path: Path) -> None:
+        odd = (PRIVATE.encode(), b"\x30\x82\x01", b"sk-live-token", PUBLIC.encode() * 30000)
+        for number, content in enumerate(odd):
+            assert self._judged(tmp_path, f"node_modules/a/{number}.key", content), content[:50]
 
     def test_elsewhere_and_for_other_names_the_name_counts(self, tmp_path: Path) -> None:
         assert self._judged(tmp_path, "certs/ca.pem", PUBLIC.encode())
@@ -224,12 +223,14 @@ def test_an_unchanged_tree_is_not_listed_again(settled: ZoneScan, monkeypatch: p
     assert settled.refresh() is False
 
 
-@pytest.mark.parametrize("name", ["a/b/.env", "new/.env", "c/deep/er/.env", ".env", "node_modules/a/b/c/d/e/.env"])
-def test_a_new_name_is_found(settled: ZoneScan, tmp_path: Path, name: str) -> None:
-    _make(tmp_path, name)
+def test_a_new_name_is_found(settled: ZoneScan, tmp_path: Path) -> None:
+    made = set()
+    for name in ("a/b/.env", "new/.env", "c/deep/er/.env", ".env", "node_modules/a/b/c/d/e/.env"):
+        _make(tmp_path, name)
+        made.add(name)
 
-    assert settled.refresh() is True
-    assert _found(settled) == {name}
+        assert settled.refresh() is True
+        assert _found(settled) == made
 
 
 def test_a_name_that_went_is_forgotten_with_all_below(settled: ZoneScan, tmp_path: Path) -> None:
@@ -295,12 +296,12 @@ class TestComplete:
         assert self._complete(tmp_path) and self._complete(tmp_path, "a/b") and self._complete(tmp_path, "top")
         assert not self._complete(tmp_path, "missing")
 
-    @pytest.mark.parametrize("name", ["a/b/c/d/e/x", "a/node_modules/x", "a/.git/own/x"])
-    def test_deep_names_are_seen_too(self, tmp_path: Path, name: str) -> None:
-        _make(tmp_path, name, "other/x")
+    def test_deep_names_are_seen_too(self, tmp_path: Path) -> None:
+        names = ("a/b/c/d/e/x", "a/node_modules/x", "a/.git/own/x")
+        _make(tmp_path, *names, "other/x")
 
-        assert self._complete(tmp_path) and self._complete(tmp_path, name)
-        assert not self._complete(tmp_path, f"{name}-missing")
+        assert self._complete(tmp_path) and all(self._complete(tmp_path, name) for name in names)
+        assert not any(self._complete(tmp_path, f"{name}-missing") for name in names)
 
 
 def test_a_whole_look_goes_as_deep_as_a_program_would(tmp_path: Path) -> None:

@@ -218,13 +218,12 @@ def test_ordinary_programs_work_under_the_full_filter(
     assert said in done.stdout
 
 
-@pytest.mark.parametrize("command", [("ls", "-l", "/usr"), ("grep", "-r", "x", "."), ("git", "--version"), ("id",)])
-def test_reading_programs_work_under_the_read_only_filter(command: tuple[str, ...], tmp_path: os.PathLike[str]) -> None:
+def test_reading_programs_work_under_the_read_only_filter(tmp_path: os.PathLike[str]) -> None:
     with open(os.path.join(tmp_path, "a"), "w", encoding="utf-8") as file:
         file.write("x\n")
-    done = under("landlock", RUN, *command, cwd=tmp_path)
+    done = under("landlock", RUN, "sh", "-c", "ls -l /usr && grep -r x . && git --version && id", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert all(said in done.stdout for said in (" bin\n", "a:x\n", "git version ", "uid="))
 
 
 @table("machine", PROCESSORS)
@@ -293,7 +292,7 @@ def test_the_kernel_refuses_set_user_id_bits(tmp_path: os.PathLike[str]) -> None
     assert json.loads(done.stdout) == {"plain": "done", **refused, "left": ["0o100755"]}
 
 
-@pytest.mark.parametrize(
+@table(
     "script",
     [
         "echo x > a && cp -p a b && install -m 755 a c && tar cf t a b c && mkdir o && tar xpf t -C o && ls -l o/c",

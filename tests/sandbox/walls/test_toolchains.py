@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.sandbox.walls import toolchains
 from golem_forge.sandbox.walls.toolchains import VisibleToolchains, find_toolchains
@@ -86,8 +87,9 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("variable", PLACES)
-def test_a_manager_at_its_usual_place_is_shown_and_its_variable_set(machine: Machine, variable: str) -> None:
+@table("variable", PLACES)
+def test_a_manager_at_its_usual_place_is_shown_and_its_variable_set(tmp_path: Path, variable: str) -> None:
+    machine = Machine(tmp_path / variable)
     made, root = PLACES[variable]
     machine.make(made, "Documents/")
     found = machine.find()
@@ -95,13 +97,12 @@ def test_a_manager_at_its_usual_place_is_shown_and_its_variable_set(machine: Mac
     assert found.directories == (str(machine.home / root),)
 
 
-@pytest.mark.parametrize("variable", PLACES)
-def test_a_manager_named_by_its_variable_wins_over_the_usual_place(
-    machine: Machine, variable: str, tmp_path: Path
-) -> None:
+@table("variable", PLACES)
+def test_a_manager_named_by_its_variable_wins_over_the_usual_place(variable: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path / variable)
     made, root = PLACES[variable]
     machine.make(made)
-    elsewhere = tmp_path / "elsewhere"
+    elsewhere = tmp_path / variable / "elsewhere"
     (elsewhere / "registry").mkdir(parents=True)
     machine.environ[variable] = str(elsewhere)
     found = machine.find()
@@ -109,7 +110,7 @@ def test_a_manager_named_by_its_variable_wins_over_the_usual_place(
     assert set(found.directories) == {str(elsewhere), str(machine.home / root)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("proof", "entry", "variable"),
     [
         ("libexec/pyenv", "plugins/pyenv-virtualenv/shims/", "PYENV_ROOT"),
@@ -122,11 +123,10 @@ def test_a_manager_named_by_its_variable_wins_over_the_usual_place(
         ("Cellar/", "bin/", "HOMEBREW_PREFIX"),
     ],
 )
-def test_a_manager_is_recognised_from_a_path_entry(
-    machine: Machine, tmp_path: Path, proof: str, entry: str, variable: str
-) -> None:
+def test_a_manager_is_recognised_from_a_path_entry(tmp_path: Path, proof: str, entry: str, variable: str) -> None:
+    machine = Machine(tmp_path / variable)
     machine.make(f"../../apps/x/{proof}", f"../../apps/x/{entry}")
-    root = tmp_path / "apps" / "x"
+    root = tmp_path / variable / "apps" / "x"
     machine.on_path(root / entry)
     found = machine.find()
     assert found.variables[variable] == str(root)

@@ -84,7 +84,7 @@ async def test_full_walls_offer_what_they_contain(sandbox: Sandbox) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("cmd", "args"),
     [
         ("rm -rf x", {}),
@@ -156,7 +156,7 @@ def test_arguments_that_do_not_fit(args: dict[str, Any]) -> None:
     assert isinstance(checked, Err) and checked.message.startswith("exec_command: ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "says"),
     [
         ("http://x/y", "write the host alone, without a scheme"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.toolsets.exec.environment import rewrite_paths, to_host_path
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("cat /workspace/a.txt", "cat {w}/a.txt"),

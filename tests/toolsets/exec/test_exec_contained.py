@@ -107,7 +107,7 @@ async def test_a_text_that_nobody_can_read_has_the_risk_of_a_command(bench: Benc
     assert outcome.decision is not None and outcome.decision.risk is Risk.MEDIUM
 
 
-@pytest.mark.parametrize(
+@table(
     ("cmd", "because"),
     [
         ("git push --force", "`git push` needs the remote repository's host"),
@@ -125,6 +125,7 @@ async def test_a_text_that_nobody_can_read_has_the_risk_of_a_command(bench: Benc
     ],
 )
 async def test_what_leaves_asks_and_says_why(bench: Bench, ask: Any, cmd: str, because: str) -> None:
+    ask.clear()
     assert (await bench.cmd(cmd)).status is Status.APPROVAL_DENIED
     (request,) = ask
     assert request.why.startswith("asks because ") and because in request.why

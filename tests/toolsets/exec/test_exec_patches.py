@@ -22,30 +22,25 @@ def tools() -> tuple[Any, ...]:
     return create_exec_command_tool(), create_apply_patch_tool()
 
 
-@pytest.mark.parametrize(
-    ("cmd", "args", "made"),
-    [
+async def test_it_becomes_a_patch(
+    benches: Callable[..., Any], asked: Any, tools: tuple[Any, ...], workspace: Path
+) -> None:
+    (workspace / "sub").mkdir()
+    ask = asked()
+    bench = benches(*tools, ask=ask)
+    calls: list[tuple[str, dict[str, str], str]] = [
         (f"cd sub && apply_patch <<'EOF'\n{PATCH}EOF\n", {}, "sub/new.txt"),
         (f"apply_patch <<'EOF'\n{PATCH}EOF", {"workdir": "sub"}, "sub/new.txt"),
         (f"cd sub && apply_patch <<'EOF'\n{PATCH}EOF", {"workdir": "/workspace/top"}, "top/sub/new.txt"),
         (f"apply_patch '{PATCH}'", {}, "new.txt"),
-    ],
-)
-async def test_it_becomes_a_patch(
-    benches: Callable[..., Any],
-    asked: Any,
-    tools: tuple[Any, ...],
-    workspace: Path,
-    cmd: str,
-    args: dict[str, Any],
-    made: str,
-) -> None:
-    (workspace / "sub").mkdir()
-    ask = asked()
-    outcome = await benches(*tools, ask=ask).cmd(cmd, **args)
-    assert (outcome.status, outcome.tool) == (Status.SUCCESS, "apply_patch")
-    assert [request.tool for request in ask] == ["apply_patch"]
-    assert (workspace / made).read_text() == "hello\n"
+    ]
+    for cmd, args, made in calls:
+        ask.clear()
+        outcome = await bench.cmd(cmd, **args)
+        assert (outcome.status, outcome.tool) == (Status.SUCCESS, "apply_patch"), cmd
+        assert [request.tool for request in ask] == ["apply_patch"]
+        assert (workspace / made).read_text() == "hello\n"
+        (workspace / made).unlink()
 
 
 async def test_with_anything_beside_it_it_is_a_command(
@@ -57,12 +52,11 @@ async def test_with_anything_beside_it_it_is_a_command(
     assert not (workspace / "sub/new.txt").exists()
 
 
-@pytest.mark.parametrize("name", ["exec_command", "apply_patch"])
 async def test_blocked_on_either_tool_blocks(
-    benches: Callable[..., Any], tools: tuple[Any, ...], workspace: Path, name: str
+    benches: Callable[..., Any], tools: tuple[Any, ...], workspace: Path
 ) -> None:
-    block = ApprovalBlock(tools={name: Setting(Verdict.BLOCKED, "forge.yaml:3")})
-    bench = benches(*tools, blocks=ApprovalBlocks(program=block))
-    outcome = await bench.cmd(f"apply_patch <<'EOF'\n{PATCH}EOF\n")
-    assert outcome.status is Status.POLICY_DENIED
+    for name in ("exec_command", "apply_patch"):
+        block = ApprovalBlock(tools={name: Setting(Verdict.BLOCKED, "forge.yaml:3")})
+        outcome = await benches(*tools, blocks=ApprovalBlocks(program=block)).cmd(f"apply_patch <<'EOF'\n{PATCH}EOF\n")
+        assert outcome.status is Status.POLICY_DENIED
     assert not (workspace / "new.txt").exists()

@@ -64,24 +64,23 @@ async def test_a34_an_exact_call_is_remembered_in_any_spelling_and_nowhere_else(
         assert (await run(cmd="cd sub && make all")).status == "approval_denied"
 
 
-@pytest.mark.parametrize(
-    ("seen", "other"),
-    [
-        ("echo hi | sh", "cat evil.sh | sh"),
-        ("cat evil.sh >/dev/null | sh", "cat evil.sh | sh"),
-        ("echo 'print(1)' | python3 -", "cat evil.sh | python3 -"),
-        ("echo a | xargs touch", "cat evil.sh | xargs touch"),
-    ],
-)
-async def test_what_is_piped_into_a_program_is_part_of_what_was_approved(project: Path, seen: str, other: str) -> None:
+async def test_what_is_piped_into_a_program_is_part_of_what_was_approved(project: Path) -> None:
     person = Person()
     async with open_session(project, approval="interactive", approval_callback=person) as session:
-        await session.call("exec_command", {"cmd": seen})
-        person.yes = False
-        assert (await session.call("exec_command", {"cmd": other})).status == "approval_denied"
-        await session.call("exec_command", {"cmd": seen})
-    assert len(person.asked) == 2
-    assert not any("always" in offer.id and "exact" in offer.id for offer in person.asked[0].choices)
+        for seen, other in (
+            ("echo hi | sh", "cat evil.sh | sh"),
+            ("cat evil.sh >/dev/null | sh", "cat evil.sh | sh"),
+            ("echo 'print(1)' | python3 -", "cat evil.sh | python3 -"),
+            ("echo a | xargs touch", "cat evil.sh | xargs touch"),
+        ):
+            person.yes = True
+            person.asked.clear()
+            await session.call("exec_command", {"cmd": seen})
+            person.yes = False
+            assert (await session.call("exec_command", {"cmd": other})).status == "approval_denied", other
+            await session.call("exec_command", {"cmd": seen})
+            assert len(person.asked) == 2, seen
+            assert not any("always" in offer.id and "exact" in offer.id for offer in person.asked[0].choices)
     assert not (project / "owned").exists()
 
 
@@ -147,7 +146,6 @@ async def test_deep_secrets_are_masked_so_recursive_reads_need_nobody(project: P
             assert CANARY not in (await session.call("exec_command", {"cmd": cmd})).text, cmd
 
 
-@pytest.mark.parametrize("name", ["cmd", "command"])
 @pytest.mark.parametrize(
     "rule",
     [
@@ -156,7 +154,7 @@ async def test_deep_secrets_are_masked_so_recursive_reads_need_nobody(project: P
     ],
 )
 async def test_a_patch_that_is_handed_on_does_not_get_past_a_rule(
-    benches: Callable[..., Any], tmp_path: Path, own_home: Any, name: str, rule: str
+    benches: Callable[..., Any], own_home: Any, rule: str
 ) -> None:
     from golem_forge.storage.home import forge_home
     from golem_forge.toolsets.edit import create_apply_patch_tool
@@ -167,5 +165,6 @@ async def test_a_patch_that_is_handed_on_does_not_get_past_a_rule(
     home.rules.write_text(f"version: 1\nrules:\n  - {rule}\n")
     bench = benches(create_exec_command_tool(), create_apply_patch_tool(), rules=RuleBook(home))
     patch = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: new.txt\n+x\n*** End Patch\nEOF"
-    outcome = await bench.path.call(ToolCall("exec_command", {name: patch}))
-    assert outcome.status == "policy_denied" and "no patches" in outcome.text
+    for name in ("cmd", "command"):
+        outcome = await bench.path.call(ToolCall("exec_command", {name: patch}))
+        assert outcome.status == "policy_denied" and "no patches" in outcome.text

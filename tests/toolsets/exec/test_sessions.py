@@ -80,20 +80,16 @@ async def test_t24_at_most_64_run_and_none_is_ended_for_another(bench: Any, monk
     assert await bench.session("sleep 60", yield_time_ms=0) == 5
 
 
-@pytest.mark.parametrize(
-    ("tty", "how", "seconds"),
-    [(True, {"chars": "\x03"}, "61.33"), (True, {"signal": "INT"}, "61.34"), (False, {"signal": "INT"}, "61.35")],
-    ids=["Ctrl-C in a terminal", "a signal in a terminal", "a signal without a terminal"],
-)
-async def test_t28_interrupting(
-    bench: Any, runs: Callable[..., Any], tty: bool, how: dict[str, str], seconds: str
-) -> None:
-    number = await bench.session(f"sleep {seconds}", tty=tty)
-    await runs(f"sleep\0{seconds}")
+async def test_t28_interrupting(bench: Any, runs: Callable[..., Any]) -> None:
+    """By Ctrl-C in a terminal, by a signal there, by a signal without one."""
+    ways = ((True, {"chars": "\x03"}, "61.33"), (True, {"signal": "INT"}, "61.34"), (False, {"signal": "INT"}, "61.35"))
+    for tty, how, seconds in ways:
+        number = await bench.session(f"sleep {seconds}", tty=tty)
+        await runs(f"sleep\0{seconds}")
 
-    outcome = await bench.stdin(number, **how, yield_time_ms=20000)
+        outcome = await bench.stdin(number, **how, yield_time_ms=20000)
 
-    assert "Ended by signal: SIGINT (2)" in outcome.text
+        assert "Ended by signal: SIGINT (2)" in outcome.text, how
 
 
 async def test_all_end_with_the_forge_session(bench: Any, gone: Callable[..., Any]) -> None:

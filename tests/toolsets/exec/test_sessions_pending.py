@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.tables import table
 
 from golem_forge.toolsets.exec.sessions import PendingInput
@@ -69,7 +68,7 @@ def test_a_command_that_goes_on_is_judged_with_its_first_line_and_without(first:
     assert judged.readings == (whole, second), "whatever reads it need not be a shell"
 
 
-@pytest.mark.parametrize("line", ["ls \\\\\n", "echo 'a b'\n", "f() { ls; }\n", "echo $((1<<2))\n", "cat <<E\na\nE\n"])
+@table("line", ["ls \\\\\n", "echo 'a b'\n", "f() { ls; }\n", "echo $((1<<2))\n", "cat <<E\na\nE\n"])
 def test_a_finished_line_is_submitted(line: str) -> None:
     pending = PendingInput()
     pending.commit(line)
@@ -92,7 +91,7 @@ def test_a_line_that_names_an_earlier_one_is_opaque(line: str) -> None:
     assert PendingInput().preview(line).opaque
 
 
-@pytest.mark.parametrize("line", ["a != b\n", "! ls\n", "grep x^2 f\n", "hello!\n"])
+@table("line", ["a != b\n", "! ls\n", "grep x^2 f\n", "hello!\n"])
 def test_other_uses_of_these_characters_are_not(line: str) -> None:
     assert not PendingInput().preview(line).opaque
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE, ever_longer, within
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.walls.model import Level
@@ -72,7 +73,7 @@ async def test_nothing_is_expanded(shell: Any) -> None:
     assert outcome.result.value["stdout"] == "$HOME ~ * a b\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "text"),
     [
         ("a|b", "shell runs one program; '|' at position 1 needs exec_command."),
@@ -106,9 +107,7 @@ async def test_t15_a_program_that_is_not_there(shell: Any) -> None:
     assert outcome.text == "exit 127 (0.00 s)\nstderr:\nno-such-program: command not found\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "code", "why"), [("./plain", 126, "permission denied"), ("./nowhere", 127, "command not found")]
-)
+@table(("name", "code", "why"), [("./plain", 126, "permission denied"), ("./nowhere", 127, "command not found")])
 async def test_a_path_that_is_no_program(shell: Any, workspace: Path, name: str, code: int, why: str) -> None:
     (workspace / "plain").write_text("text")
     outcome = await shell(name)

@@ -68,7 +68,7 @@ def test_the_first_match_decides(command: str, verdict: Verdict, sandbox: Sandbo
     assert judged(command, sandbox).verdict is verdict
 
 
-@pytest.mark.parametrize(
+@table(
     "command",
     ["git push", "git -C . push", "/usr/bin/git push -f", "env git push", "bash -c 'git push'", "'git' push"],
 )
@@ -79,7 +79,7 @@ def test_a_blocked_rule_finds_the_command_in_any_dress(command: str, sandbox: Sa
     assert refused.value.message == "Command blocked by rule 'git push'."
 
 
-@pytest.mark.parametrize("command", ["gitx status", "lsof", "./git status", "make"])
+@table("command", ["gitx status", "lsof", "./git status", "make"])
 def test_what_no_rule_matches_is_refused_without_a_default(command: str, sandbox: Sandbox) -> None:
     with pytest.raises(ForgeError) as refused:
         judged(command, sandbox)

@@ -55,7 +55,7 @@ def test_what_needs_a_shell_is_refused_with_its_position(text: str, found: str, 
     assert refused.value.message == f"shell runs one program; '{found}' at position {position} needs exec_command."
 
 
-@pytest.mark.parametrize(("text", "position"), [("echo 'a", 5), ('echo x"a b', 6), ("echo a\\", 6)])
+@table(("text", "position"), [("echo 'a", 5), ('echo x"a b', 6), ("echo a\\", 6)])
 def test_what_is_not_closed_is_named_with_its_position(text: str, position: int) -> None:
     with pytest.raises(InputInvalid, match=f"at position {position} "):
         split_words(text)

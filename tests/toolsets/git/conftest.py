@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,8 +88,21 @@ def project(
 
     remote = tmp_path / "elsewhere/served/project.git"
     bench = benches(*ExecToolset().get_tools(ToolsetContext()), ask=ask)
+    shutil.copytree(_template(), workspace, dirs_exist_ok=True)
+    with (workspace / ".git/config").open("a") as config:
+        config.write(f'[remote "origin"]\n\turl = {elsewhere.url}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n')
     made = Project(workspace, own_home, remote, elsewhere.url, elsewhere, bench)
-    made.git("init", "-q", "-b", "main", ".")
-    made.git("remote", "add", "origin", elsewhere.url)
-    made.commit("first")
+    made.git("status")  # the index knows these files by their times
     return made
+
+
+@functools.cache
+def _template() -> Path:
+    """The repository that each test has a copy of: one commit of Ada's."""
+    root = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    git(root, "init", "-q", "-b", "main", ".")
+    (root / "a.txt").write_text("first\n")
+    git(root, "add", "a.txt")
+    git(root, "-c", "user.name=Ada", "-c", "user.email=ada@example.test", "commit", "-q", "-m", "first")
+    return root

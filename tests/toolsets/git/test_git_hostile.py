@@ -110,13 +110,16 @@ async def test_settings_that_the_person_has_for_all_repositories_count_and_are_s
 
 async def test_settings_that_the_person_has_for_this_directory_count(project: Project) -> None:
     """By `includeIf`: Forge reaches the remote from a repository that stands elsewhere."""
+    project.git("remote", "add", "other", project.url)
+    project.git("remote", "set-url", "origin", "https://git.invalid/project.git")
     only_here = project.home / "only-here"
-    only_here.write_text(project.elsewhere.settings)
+    only_here.write_text(f"{project.elsewhere.settings}[remote]\n\tpushDefault = other\n")
     condition = f"gitdir:{project.root}/"
     settings = f'[user]\n\tname = Ada\n\temail = ada@example.test\n[includeIf "{condition}"]\n\tpath = {only_here}\n'
     (project.home / ".gitconfig").write_text(settings)
-    outcome = await project.push("main")
+    outcome = await project.push()
     assert outcome.status is Status.SUCCESS, outcome.text
+    assert project.git("rev-parse", "other/main") == project.git("rev-parse", "main")
 
 
 async def test_a_remote_that_leads_elsewhere_is_not_followed(project: Project, tmp_path: Path) -> None:

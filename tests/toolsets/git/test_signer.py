@@ -127,7 +127,7 @@ async def test_a_no_makes_no_commit_and_says_why(signer: Signer) -> None:
     assert signer.git("log", "-1", "--format=%s") == "first"
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "why"),
     [
         ("GIT_COMMITTER_EMAIL=eve@example.test git commit --allow-empty -m x", "its committer is not the user"),

@@ -115,9 +115,13 @@ class HostRepository:
         self.copy = self.folder / "copy"
         """What `lay_out_copy` fills; a child may see it."""
         self._conditional: list[str] = []
+        self._settings: dict[str, str] | None = None
+        """What holds for all repositories, once somebody has asked."""
         try:
             self._make(store)
-            self._conditional = list(self._conditional_settings())
+            if conditional := list(self._conditional_settings()):
+                self._conditional = conditional
+                self.settle_remote(None)
         except BaseException:
             self.close()
             raise
@@ -156,8 +160,11 @@ class HostRepository:
         one stands elsewhere."""
         if not self._person.git_dir:
             return
+        there = _global_settings(self._person.git_dir, self._environ, self.folder)
+        if not any(name.startswith("includeif.") for name, _ in there):
+            return
         here = _global_settings(str(self.git_dir), self._environ, self.folder)
-        for name, value in _global_settings(self._person.git_dir, self._environ, self.folder):
+        for name, value in there:
             section, _, rest = name.partition(".")
             middle, dot, key = rest.rpartition(".")
             if (name, value) not in here and _CONDITIONAL.fullmatch(name) and (middle + value).isprintable():
@@ -181,9 +188,11 @@ class HostRepository:
         return read_address(urls[0])
 
     def personal(self, name: str) -> str:
-        """A setting that the user has for all repositories; empty: there is none."""
-        ran = self._run(["config", "--get", name], self._reaching(), _SHORT_ANSWER)
-        return ran.output.decode("utf-8", "replace").strip()
+        """A setting that the user has for all repositories, by its name in small letters; empty: there is none."""
+        if self._settings is None:
+            limits = GitLimits(seconds=_LOOK_SECONDS, output=_MOST_OUTPUT)
+            self._settings = dict(_entries(self._run(["config", "-z", "--list"], self._reaching(), limits)))
+        return self._settings.get(name, "")
 
     def put_refs(self, refs: Mapping[str, str]) -> None:
         """What the user has: git tells the remote of it, so that only the rest is sent."""
@@ -294,7 +303,12 @@ def _global_settings(git_dir: str, environ: Mapping[str, str], folder: Path) -> 
         ran = run_git(["config", "--global", "--includes", "-z", "--list"], folder=folder, environ=own, limits=limits)
     except (GitMissing, GitTimeout, GitOutputLimit, OSError):
         return []
-    entries = ran.output.decode("utf-8", "surrogateescape").split("\0") if not ran.code else []
+    return _entries(ran)
+
+
+def _entries(listed: GitRun) -> list[tuple[str, str]]:
+    """Of `git config -z --list`; none where it failed."""
+    entries = listed.output.decode("utf-8", "surrogateescape").split("\0") if not listed.code else []
     found = (entry.partition("\n") for entry in entries if entry)
     return [(name, value if newline else "true") for name, newline, value in found]
 

@@ -329,6 +329,10 @@ class RefExchange:
     def _push(self, moves: list[RefMove], wanted: set[str], held: Collection[str]) -> dict[str, str]:
         """Why each ref was not set, by its name on the user's side."""
         self._transport.prepare(self._sides.store)
+        if not wanted and all(move.name.startswith(_PINS) for move in moves):
+            with contextlib.suppress(GitFailed):  # else each for itself, with the reason
+                self._transport.update_refs([move.update for move in moves])
+                return {}
         updates = [move.update for move in moves] or [self._nothing_moved(wanted)]
         known = [*held][:_MOST_KNOWN]
         with contextlib.suppress(GitFailed):

@@ -220,6 +220,17 @@ class Transport:
             results[name] = "" if state == "ok" else (why or "refused")
         return results
 
+    def update_refs(self, updates: Sequence[RefUpdate]) -> None:
+        """Set refs of the user's to what the user has: nothing is brought along. All of them, or none. Raises
+        GitFailed."""
+        lines = (
+            f"delete {one.name}\0{one.old or ''}\0"
+            if one.new is None
+            else f"update {one.name}\0{one.new}\0{one.old or self.null_id}\0"
+            for one in updates
+        )
+        self._on_host("update-ref", "-m", "push", "--stdin", "-z", given="".join(lines).encode())
+
     def _send_pack(self, wanted: Sequence[str], known: Iterable[str], out: IO[bytes], inside: _Inside | None) -> None:
         """Raises GitFailed, and then `out` has got half a pack, which nobody takes."""
         out.flush()

@@ -46,6 +46,8 @@ _ENVIRONMENT: Final = {"PATH": os.defpath, "LC_ALL": "C"}
 _FIND: Final = GitLimits(seconds=60, output=64 << 20)
 _FIND_AT_ONCE: Final = 400
 """Directories of one `find`, so that their names fit into its arguments (4 KiB each, of 2 MiB)."""
+_FIND_AT_LEAST: Final = 100
+"""Fewer take less time than another process."""
 
 
 class TooMuch(Exception):
@@ -234,7 +236,7 @@ class ZoneFiles:
             return run_program(words, folder=self._folder, cwd=self.host, environ=_ENVIRONMENT, limits=_FIND).output
 
         places = [b".", *(b"./" + path for path in directories)]
-        each = min(-(-len(places) // (os.cpu_count() or 1)), _FIND_AT_ONCE)
+        each = min(max(-(-len(places) // (os.cpu_count() or 1)), _FIND_AT_LEAST), _FIND_AT_ONCE)
         try:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found = b"".join(pool.map(find, (places[at : at + each] for at in range(0, len(places), each))))

@@ -175,7 +175,7 @@ def _opened(
         cache = ctx.home / "cache" if ctx.home is not None else None
         host = HostRepository(person, cache, person_environ(), writable)
         try:
-            personal = host.personal("remote.pushDefault") if push and not args["remote"] else ""
+            personal = host.personal("remote.pushdefault") if push and not args["remote"] else ""
             name = args["remote"] or person.default_remote(push=push, personal=personal)
             remote = person.remote(name)
             address = host.address(remote, push=push)

@@ -23,7 +23,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ToolFailed
@@ -156,8 +156,14 @@ def _preview(call: RemoteCall, args: dict[str, Any]) -> _Preview:
         card = [f"git push {call.address.shown}"]
         pointers = 0
         for one in updates:
-            card.extend(_lines(call, one, known))
-            pointers += _pointers(call, one, known) if one.new is not None else 0
+            if one.new is None:
+                card.extend(_deleted(call, one, known))
+                continue
+            base = _base(call, one, one.new, known)
+            card.extend(_moved(call, one, one.new, base, known))
+            changes = _changes(call, base, one.new)
+            card.extend(changes.stat)
+            pointers += _pointers(call, changes.ids)
         follow = wanted if args["set_upstream"] else ()
         upstream = tuple(
             one
@@ -176,30 +182,34 @@ def _known(call: RemoteCall) -> list[str]:
     return list(dict.fromkeys(found))[:_MOST_KNOWN]
 
 
-def _lines(call: RemoteCall, one: RefPush, known: Sequence[str]) -> Iterator[str]:
-    """What the card says of one ref."""
-    seen = one.tracking.removeprefix(REMOTES) or one.target
-    if one.new is None:
-        others = [each for each in known if each != one.old]
-        yield f"DELETE {one.target}, which stood at {_short(one.old)} when it was last seen ({seen})"
-        yield from _lost(call, one.old, others)
-        return
-    yield f"{one.source} → {one.target}   {_short(one.old) if one.old else 'new'}..{_short(one.new)}"
-    if one.old is not None and not _is_ancestor(call, one.old, one.new):
+def _deleted(call: RemoteCall, one: RefPush, known: Sequence[str]) -> Iterator[str]:
+    """What the card says of a ref that goes."""
+    others = [each for each in known if each != one.old]
+    yield f"DELETE {one.target}, which stood at {_short(one.old)} when it was last seen ({_seen(one)})"
+    yield from _lost(call, one.old, others)
+
+
+def _seen(one: RefPush) -> str:
+    return one.tracking.removeprefix(REMOTES) or one.target
+
+
+def _moved(call: RemoteCall, one: RefPush, new: str, base: str, known: Sequence[str]) -> Iterator[str]:
+    """What the card says of a ref that is set, and of its commits."""
+    yield f"{one.source} → {one.target}   {_short(one.old) if one.old else 'new'}..{_short(new)}"
+    if one.old is not None and one.old != base and not _is_ancestor(call, one.old, new):
         if not one.force:
             raise RemoteRefused(
                 f"{one.target} at the remote has commits that {one.source} does not have, as of the last fetch. Call "
                 "git_fetch and merge or rebase first; only `force` would overwrite them."
             )
-        yield f"FORCED: {one.target} stood at {_short(one.old)} when it was last seen ({seen})"
-        yield from _lost(call, one.old, [one.new])
+        yield f"FORCED: {one.target} stood at {_short(one.old)} when it was last seen ({_seen(one)})"
+        yield from _lost(call, one.old, [new])
     elif one.force and one.old is None and one.target.startswith(TAGS):
         yield "FORCED, but git refuses if the remote has a tag of this name: the user moves one in their own terminal."
     elif one.force and one.old is None:
         yield "FORCED, but nobody here has seen that ref at the remote: git refuses if it is there. git_fetch shows it."
-    commits = list(_commits(call, one.new, [*known, *([one.old] if one.old else [])]))
+    commits = list(_commits(call, new, [*known, *([one.old] if one.old else [])]))
     yield from (f"  {line}" for line in commits or ["no new commits"])
-    yield from _changes(call, one, known)
 
 
 def _lost(call: RemoteCall, old: str | None, kept: Sequence[str]) -> Iterator[str]:
@@ -213,38 +223,44 @@ def _lost(call: RemoteCall, old: str | None, kept: Sequence[str]) -> Iterator[st
 
 def _commits(call: RemoteCall, tip: str, without: Sequence[str]) -> Iterator[str]:
     given = "\n".join((tip, *(f"^{one}" for one in without), "")).encode()
-    count = int(call.host.look("rev-list", "--count", "--stdin", given=given) or 0)
-    words = ("log", "--no-color", "--no-show-signature", f"--max-count={_MOST_COMMITS}", "--format=%h %an: %s")
-    for line in call.host.look(*words, "--stdin", given=given).splitlines():
-        yield shorten(line, _LONGEST_SUBJECT)
-    if count > _MOST_COMMITS:
+    words = ("log", "--no-color", "--no-show-signature", f"--max-count={_MOST_COMMITS + 1}", "--format=%h %an: %s")
+    lines = [line for line in call.host.look(*words, "--stdin", given=given).split("\n") if line]
+    yield from (shorten(line, _LONGEST_SUBJECT) for line in lines[:_MOST_COMMITS])
+    if len(lines) > _MOST_COMMITS:
+        count = int(call.host.look("rev-list", "--count", "--stdin", given=given) or 0)
         yield f"… and {count - _MOST_COMMITS} more commits"
 
 
-def _base(call: RemoteCall, one: RefPush, known: Sequence[str]) -> str:
+def _base(call: RemoteCall, one: RefPush, new: str, known: Sequence[str]) -> str:
     """What the changed files are counted from."""
-    assert one.new is not None
     others = [one.old] if one.old is not None else list(known)
     try:
-        found = call.host.look("merge-base", one.new, *others).strip() if others else ""
+        found = call.host.look("merge-base", new, *others).strip() if others else ""
     except RemoteRefused:  # nothing in common
         found = ""
-    return found or _EMPTY_TREES[len(one.new)]
+    return found or _EMPTY_TREES[len(new)]
 
 
-def _changes(call: RemoteCall, one: RefPush, known: Sequence[str]) -> Iterator[str]:
-    assert one.new is not None
-    words = ("diff-tree", "-r", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames")
-    stat = (*words, "--stat=100", f"--stat-count={_MOST_FILES}", _base(call, one, known), one.new)
-    yield from (line.rstrip() for line in call.host.look(*stat).splitlines())
+class _Changes(NamedTuple):
+    stat: list[str]
+    ids: list[str]
+    """What the changed files hold now."""
 
 
-def _pointers(call: RemoteCall, one: RefPush, known: Sequence[str]) -> int:
-    """How many of the changed files are pointers of git-lfs."""
-    assert one.new is not None
-    words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", _base(call, one, known), one.new)
-    facts = [part.split(" ") for part in call.host.look(*words).split("\0") if part.startswith(":")]
-    ids = list(dict.fromkeys(fact[3] for fact in facts if len(fact) > 3 and fact[1].startswith("100")))
+def _changes(call: RemoteCall, base: str, new: str) -> _Changes:
+    words = ("diff-tree", "-r", "--no-color", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-abbrev")
+    stat = ("--stat=100", f"--stat-count={_MOST_FILES}")
+    lines = call.host.look(*words, "--raw", *stat, base, new).splitlines()
+    raw = [line.split(" ") for line in lines if line.startswith(":")]
+    shown = [line.rstrip() for line in lines if line and not line.startswith(":")]
+    if raw and " changed" not in "".join(shown[-1:]):  # more files than one answer holds
+        shown = [line.rstrip() for line in call.host.look(*words, *stat, base, new).splitlines()]
+    return _Changes(shown, [facts[3] for facts in raw if len(facts) > 3 and facts[1].startswith("100")])
+
+
+def _pointers(call: RemoteCall, changed: Sequence[str]) -> int:
+    """How many of these objects are pointers of git-lfs."""
+    ids = list(dict.fromkeys(changed))
     if not ids or len(ids) > _MOST_POINTERS:
         return 0
     given = "\n".join((*ids, "")).encode()
