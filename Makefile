@@ -3,7 +3,7 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         every test, and lint beside them; what .ci/run calls
-#   make test-long    large objects, hundreds of rounds and examples, `make demo`, site and pictures; half an hour
+#   make test-long    large objects, hundreds of rounds and examples, `make demo` as it is; half an hour
 #   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make soak         ten minutes of sessions on runners that are killed; counts, and what was left; writes build/soak.json
@@ -20,8 +20,7 @@
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks, SOAK_MINUTES=3 SOAK_ARGS="--store sqlite" the soak.
 
-LONG_TESTS := tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py tests/acceptance/test_the_demo.py \
-              tests/docs/test_site.py tests/docs/test_pictures.py
+LONG_TESTS := tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py tests/acceptance/test_the_demo.py
 PYTHON ?= python3
 SOAK_MINUTES ?= 10
 VENV   := .venv
@@ -81,7 +80,7 @@ test-parts:
 pytest: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest -n $(TEST_PROCESSES) --forked --dist worksteal $(PYTEST_ARGS) </dev/null
 
-test-long: $(VENV)/.stamp $(DOCS)/.stamp
+test-long: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 $(LONG_TESTS) $(PYTEST_ARGS) </dev/null
 	@$(VENV)/bin/python -m pytest -n 2 --long --timeout 7200 -m generated $(PYTEST_ARGS) </dev/null
@@ -127,6 +126,9 @@ reference: $(VENV)/.stamp
 pictures: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap chromium-headless-shell
 	@$(VENV)/bin/python scripts/draw_pictures.py $(PICTURES_ARGS)
+
+# The whole site is a long test.
+test-long: $(DOCS)/.stamp
 
 docs: $(DOCS)/.stamp reference
 	@$(DOCS)/bin/python scripts/build_site.py
