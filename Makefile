@@ -69,7 +69,7 @@ demo: $(VENV)/.stamp
 
 # What is set up waits for the network and unpacks in turn; none of it needs another.
 test:
-	@$(MAKE) --jobs 4 $(VENV)/.stamp $(DOCS)/.stamp foreign test-parts
+	@$(MAKE) --jobs 4 $(VENV)/.stamp foreign test-parts
 	@$(MAKE) --jobs 2 lint pytest
 
 test-parts:
@@ -127,6 +127,9 @@ reference: $(VENV)/.stamp
 pictures: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap chromium-headless-shell
 	@$(VENV)/bin/python scripts/draw_pictures.py $(PICTURES_ARGS)
+
+# The whole site is a long test.
+test-long: $(DOCS)/.stamp
 
 docs: $(DOCS)/.stamp reference
 	@$(DOCS)/bin/python scripts/build_site.py

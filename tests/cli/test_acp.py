@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ready import run_in_process
 
 
 @pytest.fixture
-def forge(tmp_path: Path, own_home: Path, ready_forge: Any) -> Any:
-    environ = {"HOME": str(own_home), "FORGE_HOME": str(own_home / ".forge"), "PATH": "/usr/bin:/bin"}
-    return lambda *words: ready_forge("acp", *words, cwd=tmp_path, env=environ)
+def environ(own_home: Path) -> dict[str, str]:
+    return {"HOME": str(own_home), "FORGE_HOME": str(own_home / ".forge"), "PATH": "/usr/bin:/bin"}
+
+
+@pytest.fixture
+def forge(tmp_path: Path, environ: dict[str, str], capfd: pytest.CaptureFixture[str]) -> Any:
+    return lambda *words: run_in_process(capfd, "acp", *words, cwd=tmp_path, env=environ)
 
 
 def test_the_editors_are_listed_and_others_refused(forge: Any) -> None:
@@ -61,6 +66,6 @@ def test_code_is_printed_and_never_written(forge: Any, own_home: Path, editor: s
     assert refused.returncode == 1 and refused.stdout == printed.stdout and "by hand" in refused.stderr
 
 
-def test_a_client_that_is_gone_at_once_ends_it(forge: Any) -> None:
-    ended = forge()
+def test_a_client_that_is_gone_at_once_ends_it(tmp_path: Path, environ: dict[str, str], ready_forge: Any) -> None:
+    ended = ready_forge("acp", cwd=tmp_path, env=environ)
     assert (ended.returncode, ended.stdout) == (0, "")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -43,8 +41,8 @@ def test_a_command_that_outlives_the_first_wait_is_followed_to_its_end(shell: Sh
     assert (shell.project / "made").read_text() == "two\n"
 
 
-def test_json_is_the_last_outcome_with_the_whole_output(shell: Shell) -> None:
-    said = shell(*call("echo one; sleep 0.6; echo two", "--json")).json
+def test_json_is_the_last_outcome_with_the_whole_output(in_process: Shell) -> None:
+    said = in_process(*call("echo one; sleep 0.6; echo two", "--json")).json
     assert (said["status"], said["tool"], said["args"]["cmd"]) == (
         "success",
         "exec_command",
@@ -56,20 +54,16 @@ def test_json_is_the_last_outcome_with_the_whole_output(shell: Shell) -> None:
     assert said["decision"]["answeredBy"] == "mode"
 
 
-@pytest.mark.parametrize(
-    ("words", "tty"),
-    [(("--tty", "true"), "True"), (("--tty=yes",), "True"), (("--tty", "0"), "False"), (("--no-tty",), "False")],
-)
-def test_a_switch_may_be_given_a_value(shell: Shell, words: tuple[str, ...], tty: str) -> None:
+def test_a_switch_may_be_given_a_value(in_process: Shell) -> None:
     script = "if test -t 1; then echo True; else echo False; fi"
-    done = shell("call", "exec_command", "--cmd", script, *APPROVED, *words)
-    assert done.code == 0, done.err
-    assert tty in done.out
+    for words, tty in (("--tty true", "True"), ("--tty=yes", "True"), ("--tty 0", "False"), ("--no-tty", "False")):
+        done = in_process("call", "exec_command", "--cmd", script, *APPROVED, *words.split())
+        assert (done.code, tty in done.out) == (0, True), words
 
 
-def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(shell: Shell) -> None:
+def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(in_process: Shell) -> None:
     for seconds in ever_longer(0.75):
-        done = shell(*call("echo begun; sleep 60", "--timeout_ms", str(int(seconds * 1000)), "--tty"))
+        done = in_process(*call("echo begun; sleep 60", "--timeout_ms", str(int(seconds * 1000)), "--tty"))
         assert done.code == 124
         assert f"Timed out after {seconds:g} s" in done.out
         assert done.err.count("keyboard") == 1
@@ -101,38 +95,21 @@ def test_a_strict_session_still_tells_how_it_ended(shell: Shell) -> None:
     assert "execution_failed: Exited: code 3" in done.err
 
 
-def test_what_was_refused_is_said_although_the_command_succeeded(shell: Shell) -> None:
-    (shell.project / ".git" / "hooks").mkdir(parents=True)
-    (shell.project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
-    done = shell("call", "exec_command", "--cmd", "touch .git/hooks/pre-commit; true", *APPROVED)
+def test_what_was_refused_is_said_although_the_command_succeeded(in_process: Shell) -> None:
+    (in_process.project / ".git" / "hooks").mkdir(parents=True)
+    (in_process.project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    done = in_process("call", "exec_command", "--cmd", "touch .git/hooks/pre-commit; true", *APPROVED)
     assert done.code == 0
     assert "forge: note: Blocked by the sandbox: write /workspace/.git/hooks/pre-commit (protected)." in done.err
     assert "Blocked by the sandbox" not in done.out
 
 
-def test_a_failure_to_reach_a_host_says_that_the_network_is_off(shell: Shell) -> None:
+def test_a_failure_to_reach_a_host_says_that_the_network_is_off(in_process: Shell) -> None:
     script = "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80))'"
-    failed = shell("call", "exec_command", "--cmd", script, *APPROVED)
+    failed = in_process("call", "exec_command", "--cmd", script, *APPROVED)
     assert "Exited: code 1\nThe network is off inside; name hosts in 'network'.\nOutput (" in failed.out
-    other = shell("call", "exec_command", "--cmd", "echo Could not resolve host; true", *APPROVED)
+    other = in_process("call", "exec_command", "--cmd", "echo Could not resolve host; true", *APPROVED)
     assert "network is off" not in other.out
-
-
-def test_nothing_of_the_card_is_loaded_before_anybody_is_asked(shell: Shell) -> None:
-    (shell.project / "a.txt").write_text("x\n")
-    program = (
-        "import sys; from golem_forge.cli.main import main; code = main(['call', 'read_file', '--path', 'a.txt']);"
-        "print(code, 'golem_forge.ui.approval_prompt' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=shell.project,
-        env=shell.environ,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-    )
-    assert done.stdout.splitlines()[-1] == "0 False", done.stderr
 
 
 def test_what_comes_later_is_read_on_the_one_path(shell: Shell) -> None:

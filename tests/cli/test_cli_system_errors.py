@@ -42,9 +42,8 @@ def shell(script: str, environ: dict[str, str], cwd: Path) -> subprocess.Complet
     return subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("words", ["tools stats", "tools list --json", "tools doctor --json"])
-def test_nobody_reads_a_closed_stream_and_nothing_fails(environ: dict[str, str], tmp_path: Path, words: str) -> None:
-    ran = shell(f'"$1" {words} <&- >&-', environ, tmp_path)
+def test_nobody_reads_a_closed_stream_and_nothing_fails(environ: dict[str, str], tmp_path: Path) -> None:
+    ran = shell('"$1" tools doctor --json <&- >&-', environ, tmp_path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
@@ -110,22 +109,13 @@ def test_a_home_that_cannot_be_written_is_named_with_forge_home(
     for folder in ("", "tools", "sessions", "state", "output") if used else ():
         (home / ".forge" / folder).mkdir(mode=0o700)
     environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    all_said = each_said(words, environ, project, read_only(home))
+    *all_said, tools = each_said((*words, "tools doctor"), environ, project, read_only(home))
     assert len(all_said) == len(words)
     for said in all_said:
         assert "~/.forge" in said and "FORGE_HOME" in said and "Read-only file system" in said, said
         assert said.endswith("= 1\n") and "Traceback" not in said
-
-
-@pytest.mark.skipif(find_bwrap() is None, reason="a directory is made read-only with bubblewrap")
-def test_an_unused_home_that_cannot_be_written_has_no_tools_and_no_fault(tmp_path: Path) -> None:
-    home, project = tmp_path / "home", tmp_path / "project"
-    home.mkdir()
-    project.mkdir()
-    environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    [said] = each_said(("tools doctor",), environ, project, read_only(home))
-    record, *told = said.splitlines()
-    assert told == ["0 tools are active, 0 folders are not; ~/.forge/tools", "= 0"]
+    record, *told = tools.splitlines()
+    assert told == ["0 tools are active, 0 folders are not; ~/.forge/tools", "= 0"], "that is no fault"
     assert "~/.forge/state/custom.db" in record and record.endswith("or set FORGE_HOME to another directory")
 
 

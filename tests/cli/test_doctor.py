@@ -6,13 +6,10 @@ import asyncio
 import os
 import shutil
 import socket
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.deadlines import PATIENCE
 
 from golem_forge._version import __version__
 from golem_forge.cli.doctor import _level_findings
@@ -21,6 +18,7 @@ from golem_forge.sandbox.walls.model import GUARANTEES, Level, LevelResult, Prob
 from golem_forge.sandbox.walls.probe import TOO_SLOW, probe
 
 from .conftest import new_shell
+from .test_cli_system_errors import each_said
 
 
 @pytest.fixture
@@ -322,7 +320,7 @@ def test_telemetry_is_told_where_it_is_switched_on(shell, monkeypatch):
 
 def test_a_folder_that_cannot_be_read_is_passed_over_and_named_once(tmp_path: Path) -> None:
     """As an account without the right to read everything."""
-    without_rights = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    without_rights = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
     if without_rights and shutil.which("setpriv") is None:
         pytest.skip("root reads everything, and setpriv is not installed")
     home, program = tmp_path / "home", tmp_path / "program"
@@ -331,15 +329,11 @@ def test_a_folder_that_cannot_be_read_is_passed_over_and_named_once(tmp_path: Pa
     (program / "data").chmod(0)
     (program / "script.yaml").write_text("turns: [{say: done}]\n")
 
-    def forge(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [*without_rights, sys.executable, "-m", "golem_forge", *words]
-        env = {**os.environ, "FORGE_HOME": str(home)}
-        return subprocess.run(command, cwd=program, env=env, capture_output=True, text=True, timeout=PATIENCE)
-
+    environ = {**os.environ, "FORGE_HOME": str(home)}
     try:
-        doctor, run = forge("doctor"), forge("run", "-m", "scripted:script.yaml", "hi")
+        doctor, run = each_said(("doctor", "run -m scripted:script.yaml hi"), environ, program, without_rights)
         said = "data cannot be read by this account, so no worker in there is found"
-        assert (doctor.stdout.count(said), "Permission denied" in doctor.stdout + doctor.stderr) == (1, False)
-        assert (run.returncode, run.stdout.strip().endswith("done"), run.stderr.count(said)) == (0, True, 1)
+        assert (doctor.count(said), "Permission denied" in doctor) == (1, False)
+        assert (run.count(said), run.endswith("done\n= 0\n")) == (1, True), run
     finally:
         (program / "data").chmod(0o700)

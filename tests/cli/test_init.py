@@ -48,9 +48,3 @@ def test_nothing_is_overwritten(
     assert (out.count("wrote "), out.count("kept ")) == (1, 2)
     assert run([]) == 0
     assert "Nothing to do" in capsys.readouterr().out
-
-
-def test_a_directory_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "file").write_text("")
-    assert run([str(tmp_path / "file" / "app")]) == 2
-    assert "cannot be written" in capsys.readouterr().err

@@ -71,24 +71,6 @@ def test_explain_names_the_deciding_rule_with_its_place_A53(shell):
     assert shell(*EXPLAIN, "--", "git", "status", "-s").code == 0
 
 
-@pytest.mark.parametrize(
-    ("call", "code", "says"),
-    [
-        ('{"path": "a.txt"}', 0, "read /workspace/a.txt"),
-        ('{"path": ".env"}', 3, "secret_path"),
-        ('{"path": 7}', 2, "path"),
-        ("{}", 2, "path"),
-        ('{"path": "a.txt", "colour": 1}', 2, "unknown argument"),
-    ],
-)
-def test_explain_a_tool_call(shell, call, code, says):
-    shell.write("a.txt", "x")
-    shell.write(".env", "KEY=1")
-    ended = shell(*EXPLAIN, "read_file", call)
-    assert ended.code == code, ended.out + ended.err
-    assert says in ended.out
-
-
 def test_explain_a_write_is_judged_by_its_zone(shell):
     assert shell(*EXPLAIN, "write_file", '{"path": "n.txt", "content": "x"}').code == 3
     (shell.project / "out").mkdir()
@@ -143,13 +125,6 @@ def test_a_word_after_the_dashes_is_never_an_option(shell):
     assert ended.out.startswith("exec_command  ls --help")
 
 
-def test_explain_refuses_a_broken_rules_file_A24(shell):
-    shell.write_home("rules.yaml", "version: 1\nrules:\n  - {command: [ls], verdit: ask}\n")
-    ended = shell(*EXPLAIN, "--", "ls")
-    assert ended.code == 2
-    assert "rules.yaml:3" in ended.err and "'verdict'" in ended.err
-
-
 def test_nothing_steers_the_terminal(shell):
     ended = shell(*EXPLAIN, "--", "echo", "\x1b[2J\u202e")
     assert "\x1b" not in ended.out and r"\x1b[2J" in ended.out
@@ -161,7 +136,6 @@ name: main
 toolsets:
   filesystem: {}
   custom: {module: own.py, tools: [count_words, shout], approval: {tools: {shout: blocked}}}
-  workers: {allow: [helper]}
 sandbox: {zones: [{name: workspace, mode: rw}]}
 ---
 Work.
@@ -183,9 +157,8 @@ def shout(text: str) -> str:
 
 @pytest.fixture
 def program(shell):
-    """A program with code of its own and a worker to hand work to; nobody trusts it yet."""
+    """A program with code of its own; nobody trusts it yet."""
     shell.write("main.worker", PROGRAM)
-    shell.write("helper.worker", "---\nname: helper\ntoolsets: {exec: {}}\n---\nHelp.\n")
     shell.write("own.py", MODULE.replace('"imported"', repr(str(shell.project / "imported"))))
     return shell
 
@@ -195,23 +168,26 @@ def test_tools_of_a_programs_own_code_are_explained_and_shown_as_a_session_has_t
     assert shell("trust", "--yes").code == 0
     asks = shell(*EXPLAIN, "count_words", '{"text": "a b"}', "--json")
     assert (asks.code, asks.json["worker"]) == (3, "main")
-    assert shell(*EXPLAIN, "count_words", '{"txt": "a b"}').code == 2
     assert shell(*EXPLAIN, "shout", '{"text": "a"}').code == 4
-    assert shell(*EXPLAIN, "helper", '{"input": "go"}').code == 3
-    for words in (("tools", "show", "count_words"), ("call", "count_words", "--help")):
-        shown = shell(*words)
-        assert shown.code == 0 and "Counts the words" in shown.out and "text  string  required" in shown.out
+    shown = shell("tools", "show", "count_words")
+    assert shown.code == 0 and "Counts the words" in shown.out and "text  string  required" in shown.out
     assert "Counts the words" in shell("call", "-p", str(shell.project), "count_words", "--help", cwd=shell.home).out
     assert "count_words  custom" in shell("tools", "list").out
     assert not (shell.forge_home / "sessions").exists(), "nothing of it is recorded"
     assert (shell.project / "imported").exists()
     missing = shell("call", "count_words")
     assert missing.code == 2 and "text" in missing.err and "forge tools show count_words" in missing.err
+
+
+def test_a_worker_is_explained_with_the_tools_that_it_has(shell):
+    shell.write("main.worker", "---\nname: main\ntoolsets: {filesystem: , workers: {allow: [helper]}}\n---\nWork.\n")
+    shell.write("helper.worker", "---\nname: helper\ntoolsets: {exec: {}}\n---\nHelp.\n")
     no_commands = shell(*EXPLAIN, "--", "ls")
     assert no_commands.code == 2 and "cannot run commands" in no_commands.err, (
         "the call would say that there is no such tool"
     )
     assert shell(*EXPLAIN, "--worker", "main/helper", "--", "make").code == 3
+    assert shell(*EXPLAIN, "helper", '{"input": "go"}').code == 3
 
 
 def test_code_that_nobody_trusts_is_not_started_to_explain_anything(program):
@@ -224,25 +200,6 @@ def test_code_that_nobody_trusts_is_not_started_to_explain_anything(program):
 
 
 # check
-
-
-def test_check_a_failing_example_A54(shell):
-    shell.write_home(
-        "rules.yaml",
-        "version: 1\nrules:\n  - command: [git, status]\n    verdict: preApproved\n    match:\n      - git push\n",
-    )
-    ended = shell("rules", "check")
-    assert ended.code == 1
-    assert "~/.forge/rules.yaml:6" in ended.out and "git push" in ended.out
-
-
-def test_check_named_files(shell):
-    good = shell.write("good.yaml", rules(ALLOW_STATUS))
-    bad = shell.write("bad.yaml", rules("{command: [rm], verdict: blocked}"))
-    assert shell("rules", "check", str(good)).code == 0
-    ended = shell("rules", "check", str(good), str(bad))
-    assert ended.code == 1
-    assert "good.yaml: 1 rule" in ended.out and "bad.yaml:3" in ended.out and "reason" in ended.out
 
 
 def test_check_a_project_file_by_the_rules_for_projects_A26(shell):
@@ -319,15 +276,6 @@ def test_list_shows_every_source_and_why_one_is_inactive(shell):
     assert "command git status|log" in plain.out
 
 
-def test_list_counts_hits_from_the_journals(shell):
-    shell.write_home("rules.yaml", rules('{path: "/workspace/**", access: [write], verdict: preApproved}'))
-    for name in ("a", "b"):
-        done = shell("call", "write_file", "--args-json", json.dumps({"path": name, "content": "x"}))
-        assert done.code == 0, done.err
-    told = next(line for line in shell("rules", "list", "--json").json if line["source"] == "user")
-    assert told["hits"] == 2 and told["lastUsed"].endswith("Z")
-
-
 def test_revoke_a_remembered_rule_A42(shell):
     remembered = shell.write_home("remembered.yaml", rules("{command: [make], exact: true, verdict: preApproved}"))
     assert shell(*EXPLAIN, "--", "make").code == 0
@@ -347,15 +295,6 @@ def test_revoke_all_remembered(shell):
     )
     assert "revoked 2" in shell("rules", "revoke", "--remembered").out
     assert all(line["source"] == "builtin" for line in shell("rules", "list", "--json").json)
-
-
-def test_revoke_points_to_what_was_written_by_hand(shell):
-    path = shell.write_home("rules.yaml", rules(BLOCK_PUSH))
-    before = path.read_text()
-    id_ = next(line["id"] for line in shell("rules", "list", "--json").json if line["source"] == "user")
-    ended = shell("rules", "revoke", id_)
-    assert ended.code == 1 and "~/.forge/rules.yaml:3" in ended.err
-    assert path.read_text() == before
 
 
 @pytest.mark.parametrize("words", [["explain", "--", ""], ["explain", "a", "b", "c"], ["revoke", "x", "--remembered"]])

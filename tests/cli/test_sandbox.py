@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.deadlines import PATIENCE
 
-from .conftest import FORGE, Shell
+from .conftest import Shell
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,13 @@ def test_standard_input_cannot_be_opened_again_for_writing(shell: Shell, tmp_pat
     given.write_text("mine\n")
     with given.open("rb") as source:
         done = subprocess.run(
-            [str(FORGE), "sandbox", "exec", "--", "cat; echo evil > /proc/self/fd/0; echo evil >> /proc/self/fd/0"],
+            [
+                shell.forge.forge,
+                "sandbox",
+                "exec",
+                "--",
+                "cat; echo evil > /proc/self/fd/0; echo evil >> /proc/self/fd/0",
+            ],
             cwd=shell.project,
             env=shell.environ,
             stdin=source,

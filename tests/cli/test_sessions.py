@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,25 +150,6 @@ def test_an_export_is_ascii_wherever_it_goes(shell: Shell) -> None:
     assert texts == ["a \u202e b \x9b2J", "c \U0001f600 \x1b[2J"]
 
 
-def test_export_is_one_envelope_a_line(talked: Shell) -> None:
-    before = kept(talked)
-    ended = talked("sessions", "export", "aab222")
-    assert ended.code == 0
-    events = [Event.from_json(line) for line in ended.out.splitlines()]
-    assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert [event.type for event in events] == [
-        "sessionStarted",
-        "message",
-        "toolStarted",
-        "toolResult",
-        "message",
-        "sessionEnd",
-    ]
-    assert {event.session_id for event in events} == {"aab222"}
-    assert "/srv/x" not in ended.out, "where it ran is nobody's business"
-    assert kept(talked) == before
-
-
 def test_a_session_that_still_runs_can_be_shown_and_exported(talked: Shell) -> None:
     running = converse(talked.forge_home, "bbb333", "Still here", close=False)
     assert talked("sessions", "show", "bbb").code == 0
@@ -196,21 +176,13 @@ def test_delete_is_whole(talked: Shell) -> None:
     assert talked("sessions", "delete", "aaa").code == 4
 
 
-@pytest.mark.parametrize(("key", "code", "left"), [("n", 3, ["aaa111", "aab222"]), ("y", 0, ["aab222"])])
-def test_a_person_is_asked_before_a_session_is_deleted(talked: Shell, key: str, code: int, left: list[str]) -> None:
-    screen, terminal = pty.openpty()
-    words = [sys.executable, "-m", "golem_forge", "sessions", "delete", "aaa"]
-    asked = subprocess.Popen(
-        words, cwd=talked.project, env=talked.environ, stdin=terminal, stdout=terminal, stderr=terminal
-    )
-    os.close(terminal)  # what ends without a question ends the reading below
-    said = b""
-    while b"[y/N]" not in said:
-        said += os.read(screen, 1000)
-    os.write(screen, f"{key}\n".encode())
-    assert asked.wait(PATIENCE) == code
-    assert sorted(session.id for session in SessionIndex(talked.forge_home).sessions()) == left
-    os.close(screen)
+def test_a_person_is_asked_before_a_session_is_deleted(
+    talked: Shell, on_terminal: Callable[..., tuple[int, str]]
+) -> None:
+    for typed, code, left in (("n", 3, ["aaa111", "aab222"]), ("y", 0, ["aab222"])):
+        ended, _ = on_terminal(["sessions", "delete", "aaa"], (r"\[y/N\]", typed))
+        assert ended == code
+        assert sorted(session.id for session in SessionIndex(talked.forge_home).sessions()) == left
 
 
 def test_delete_refuses_a_session_in_use(talked: Shell) -> None:

@@ -12,12 +12,6 @@ def shell(in_process):
     return in_process
 
 
-def test_without_a_terminal_nobody_agrees(shell):
-    shell.write("forge.yaml", "approval: {mode: strict}\n")
-    assert shell("trust").code == 3
-    assert not shell.forge_home.exists()
-
-
 def test_yes_trusts_and_a_changed_byte_ends_it_A19(shell):
     shell.write("forge.yaml", "approval: {mode: strict}\n")
     shell.write(".forge/rules.yaml", RULES)
@@ -41,15 +35,6 @@ def test_rules_without_a_forge_yaml_can_be_trusted(shell):
     shell.write(".forge/rules.yaml", RULES)
     assert shell("trust", "--yes").code == 0
     assert shell("rules", "explain", "--", "cargo", "check").code == 0
-
-
-def test_withdraw(shell):
-    shell.write("forge.yaml", "")
-    shell("trust", "--yes")
-    assert "is trusted. Nothing changed" in shell("trust").out
-    assert "not trusted any more" in shell("trust", "--withdraw").out
-    assert "was not trusted" in shell("trust", "--withdraw").out
-    assert shell("trust").code == 3
 
 
 def test_trust_reaches_the_program_from_below(shell):

@@ -81,40 +81,42 @@ def enters(link: str) -> int:
         return refused.code
 
 
-def test_link_and_status_reach_servers_that_have_no_terminal(shell: Shell, serve: Callable[..., Served]) -> None:
-    none = shell("web", "status", "--json")
+def test_link_and_status_reach_servers_that_have_no_terminal(
+    shell: Shell, in_process: Shell, serve: Callable[..., Served]
+) -> None:
+    none = in_process("web", "status", "--json")
     assert none.code == 1 and none.json == {"running": False, "servers": []}
-    assert shell("web", "link").code == 1 and "`forge web` starts one" in shell("web", "link").err
+    assert in_process("web", "link").code == 1 and "`forge web` starts one" in in_process("web", "link").err
 
     one = serve()
     places = shell.forge_home / "state" / "web"
     [place] = places.iterdir()
     assert stat.S_IMODE(places.stat().st_mode) == 0o700 and stat.S_IMODE(place.stat().st_mode) == 0o600
-    status = shell("web", "status", "--json")
+    status = in_process("web", "status", "--json")
     [known] = status.json["servers"]
     assert status.code == 0 and known["port"] == one.port and known["address"] == f"http://127.0.0.1:{one.port}/"
     assert os.path.exists(f"/proc/{known['pid']}") and known["since"] and known["sessions"] == []
-    assert f"http://127.0.0.1:{one.port}/" in shell("web", "status").out
+    assert f"http://127.0.0.1:{one.port}/" in in_process("web", "status").out
 
-    first, second = shell("web", "link"), shell("web", "link")
+    first, second = in_process("web", "link"), in_process("web", "link")
     assert first.code == second.code == 0 and first.out != second.out
     assert [enters(link.out) for link in (first, first, second)] == [204, 401, 204], "each lets in, once"
     code = first.out.strip().partition("#code=")[2]
     assert code and not any(code.encode() in file for file in shell.everything().values()), "it is written nowhere"
 
     other = serve()
-    several = shell("web", "link")
+    several = in_process("web", "link")
     assert several.code == 2 and f"--port {one.port}" in several.err and f"--port {other.port}" in several.err
-    assert f":{other.port}/#code=" in shell("web", "link", "--port", str(other.port)).out
-    assert shell("web", "status", "--port", "1").code == 1
+    assert f":{other.port}/#code=" in in_process("web", "link", "--port", str(other.port)).out
+    assert in_process("web", "status", "--port", "1").code == 1
 
     one.end(signal.SIGKILL)
-    assert [known["port"] for known in shell("web", "status", "--json").json["servers"]] == [other.port]
-    assert f":{other.port}/#code=" in shell("web", "link").out, "the one that died is not known any more"
+    assert [known["port"] for known in in_process("web", "status", "--json").json["servers"]] == [other.port]
+    assert f":{other.port}/#code=" in in_process("web", "link").out, "the one that died is not known any more"
     inside = shell("sandbox", "exec", "--", "python3", "-c", REACH, str(places))
     assert inside.code == 125 or inside.out.startswith("not reached"), inside
     other.end()
-    assert shell("web", "status").code == 1 and list(places.iterdir()) == []
+    assert in_process("web", "status").code == 1 and list(places.iterdir()) == []
 
 
 REACH = """

@@ -10,8 +10,9 @@ from top to bottom in a new project directory with an empty home:
     ! forge: something is wrong                 a line of standard error
     = 2                                         the exit code, unless it is 0
 
-`cli/real.txt` is run by the installed `forge`, the other topics by processes that find its modules imported, help and
-mistakes in this process (see `tests/ready.py`). Times, durations, ids of sessions and calls, tokens, paths of this
+`cli/real.txt` is run by the installed `forge`. Of the other topics, a command that is only `forge` and its words is run
+in this process, as help and mistakes are; where it needs a shell, bash runs it, with a `forge` whose modules are
+imported (see `tests/ready.py`). Times, durations, ids of sessions and calls, tokens, paths of this
 machine and versions are replaced by `<names>`; everything else is compared to the letter, ids of rules and digests of
 tools included.
 
@@ -27,6 +28,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -159,8 +161,7 @@ def test_every_verb_is_used_in_a_topic() -> None:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_a_topic(topic: str, shell: Shell) -> None:
     steps = steps_of(topic)
-    command = BIN / "forge" if topic == "real" else Path(shell.ready.forge)
-    answers = shell.run([step.command for step in steps], command)
+    answers = shell.run([step.command for step in steps], installed=topic == "real")
     assert_pinned(topic, shell.normalised(list(zip(steps, answers, strict=True))))
 
 
@@ -197,29 +198,45 @@ class Shell:
             "TZ": "UTC",
         }
 
-    def forge(self, *words: str) -> Answer:
-        done = run_in_process(self.capture, *words, cwd=self.project, env=self.environ)
+    def forge(self, *words: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> Answer:
+        done = run_in_process(self.capture, *words, cwd=cwd or self.project, env=env or self.environ)
         return Answer(done.returncode, done.stdout, done.stderr)
 
-    def run(self, commands: list[str], forge: Path) -> list[Answer]:
-        """All in one shell; each has its streams in files of its own. The journals are kept after each, so that the ids
-        of a session that is deleted later are known."""
-        said, journals = self.folder / "said", self.folder / "journals"
-        for folder in (said, journals, self.folder / "bin"):
-            folder.mkdir()
-        (self.folder / "bin/forge").symlink_to(forge)
-        script = "".join(
-            f"{{ {command}\n}} > {said}/{at}.out 2> {said}/{at}.err < /dev/null\n"
-            f"echo $? > {said}/{at}.code; cp -u {self.home}/.forge/sessions/*.jsonl {journals} 2> /dev/null\n"
-            for at, command in enumerate(commands)
+    def run(self, commands: list[str], *, installed: bool) -> list[Answer]:
+        """As one shell does: a command begins in the directory and with the variables that the one before left. The
+        journals are kept after each, so that the ids of a session that is deleted later are known."""
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin/forge").symlink_to(BIN / "forge" if installed else self.ready.forge)
+        journals = self.folder / "journals"
+        journals.mkdir()
+        cwd, env = self.project, self.environ
+        answers = []
+        for command in commands:
+            if not installed and ONLY_WORDS.fullmatch(command):
+                answers.append(self.forge(*shlex.split(command)[1:], cwd=cwd, env=env))
+            else:
+                said, cwd, env = self.bash(command, cwd, env)
+                answers.append(said)
+            for journal in (self.home / ".forge/sessions").glob("*.jsonl"):
+                shutil.copy(journal, journals)
+        return answers
+
+    def bash(self, command: str, cwd: Path, env: dict[str, str]) -> tuple[Answer, Path, dict[str, str]]:
+        """What the command says; the directory and the variables it leaves."""
+        left = self.folder / "left"
+        script = f"set -a\n{{ {command}\n}}\nended=$?\nenv --null > {left}\nexit $ended"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
         )
-        subprocess.run(["bash", "-c", script], cwd=self.project, env=self.environ, check=False, timeout=180)
-        return [
-            Answer(
-                int((said / f"{at}.code").read_text()), *((said / f"{at}.{end}").read_text() for end in ("out", "err"))
-            )
-            for at in range(len(commands))
-        ]
+        variables = dict(each.split("=", 1) for each in left.read_text().split("\0") if each)
+        return Answer(done.returncode, done.stdout, done.stderr), Path(variables["PWD"]), variables
 
     def normalised(self, answers: list[tuple[Step, Answer]]) -> list[tuple[Step, Answer]]:
         """Without what differs from run to run or from machine to machine. An id has the same number wherever it is."""
@@ -249,6 +266,9 @@ class Shell:
 
         return [(step, Answer(said.code, normalise(said.out), normalise(said.err))) for step, said in answers]
 
+
+ONLY_WORDS = re.compile(r"""forge(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
+"""A command in which a shell finds nothing to do but to take the words apart."""
 
 ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 ID_OR_BEGINNING = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{12})(?![0-9a-f])")

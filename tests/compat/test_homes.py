@@ -4,8 +4,8 @@
 path, is in `make_home.py`. Each test opens a copy of its own. Nothing here is ever rewritten: if a test fails, the code
 cannot read what is on people's disks.
 
-Of the times and ids in the fixture only its own are named here; it is read from outside, by the `forge` command and as
-files.
+Of the times and ids in the fixture only its own are named here; it is read from outside, by the `forge` command (in
+this process, and once at a terminal) and as files.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pytest
 from tests import known_walls
 from tests.compat.make_home import HOMES, PLACES, at_place, environment
 from tests.deadlines import PATIENCE
+from tests.ready import run_in_process
 
 HOME = HOMES / "v1"
 UNTRUSTED = "stranger"
@@ -31,13 +32,13 @@ UNTRUSTED = "stranger"
 class Opened:
     """A copy of the fixture at its place."""
 
-    def __init__(self, place: Path, ready: Any) -> None:
+    def __init__(self, place: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.place, self.home, self.project = place, place / ".forge", place / "shop"
-        self._ready = ready
+        self._capture = capture
 
     def forge(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """Without a terminal: whatever asks is denied."""
-        ran: subprocess.CompletedProcess[str] = self._ready(*words, cwd=self.project, env=environment(self.place))
+        ran = run_in_process(self._capture, *words, cwd=self.project, env=environment(self.place))
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
         return ran
 
@@ -58,12 +59,12 @@ class Opened:
 
 
 @pytest.fixture
-def opened(ready_forge: Any, tried_walls: Path) -> Iterator[Opened]:
+def opened(capfd: pytest.CaptureFixture[str], tried_walls: Path) -> Iterator[Opened]:
     with at_place("home") as place:
         shutil.copytree(HOME, place, dirs_exist_ok=True)
         _restore_modes(place)
         known_walls.put(tried_walls, place / ".forge")
-        yield Opened(place, ready_forge)
+        yield Opened(place, capfd)
 
 
 def _restore_modes(place: Path) -> None:
@@ -173,10 +174,12 @@ def test_rules_hold(opened: Opened) -> None:
     assert "sealed by the project" in refused["error"] and not (opened.project / "sealed").exists()
     opened.out("call", "write_file", "--path", "lists/a.txt", "--content", "again")
     assert (opened.project / "lists/a.txt").read_text() == "again"
-    opened.out("call", "write_file", "--path", "lists/b.txt", "--content", "b", code=3)
+    remembered, other = (json.dumps({"path": f"lists/{name}.txt", "content": "x"}) for name in "ab")
+    opened.out("rules", "explain", "write_file", other, code=3)
+    opened.out("rules", "explain", "write_file", remembered)
     revoked = opened.out("rules", "revoke", "6392dff399a2")
     assert revoked == "revoked 6392dff399a2.\n"
-    opened.out("call", "write_file", "--path", "lists/a.txt", "--content", "third", code=3)
+    opened.out("rules", "explain", "write_file", remembered, code=3)
 
 
 def test_user_tools_are_active_with_their_history(opened: Opened) -> None:
@@ -210,13 +213,13 @@ def test_the_server_is_still_trusted_and_pinned(opened: Opened) -> None:
     assert [each["name"] for each in opened.json("mcp", "token", "list")["tokens"]] == ["editor"]
 
 
-def test_memory_and_typed_lines_are_there(opened: Opened) -> None:
+def test_memory_and_typed_lines_are_there(opened: Opened, ready_forge: Any) -> None:
     for scope in ("project", "user"):
         said = opened.out("call", "get_memory", "--memory_id", "mugs", "--scope", scope)
         assert said == f"Mugs are blue ({scope}).\n"
     assert (opened.home / "history").read_text() == "How many plates?\n/exit\n"
     env = environment(opened.place) | {"TERM": "xterm"}
-    command = opened._ready.expecting(
+    command = ready_forge.expecting(
         ["run", "-m", "scripted:talk.yaml"], cwd=str(opened.project), env=env, timeout=PATIENCE
     )
     command.expect("main")

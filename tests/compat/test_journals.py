@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.compat.make_home import SYSTEM_PATH, Answering, at_place, environment, write
+from tests.ready import run_in_process
 
 from golem_forge import ToolContext, WorkerRuntime, create_interrupt_signal, create_ui_event_bus, open_session, tool
 
@@ -142,13 +143,13 @@ def assert_same(name: str, text: str) -> None:
 
 
 class Bench:
-    def __init__(self, place: Path, ready: Any) -> None:
+    def __init__(self, place: Path, capture: pytest.CaptureFixture[str]) -> None:
         self.place, self.home, self.root = place, place / ".forge", place / "shop"
-        self._ready = ready
+        self._capture = capture
         self.env = environment(place) | {"PATH": SYSTEM_PATH}
 
     def forge(self, *words: str, code: int = 0, cwd: Path | None = None) -> str:
-        ran = self._ready(*words, cwd=cwd or self.root, env=self.env)
+        ran = run_in_process(self._capture, *words, cwd=cwd or self.root, env=self.env)
         assert ran.returncode == code, (words, ran.returncode, ran.stdout, ran.stderr)
         return str(ran.stdout)
 
@@ -180,9 +181,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(ready_forge: Any, tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+def bench(capfd: pytest.CaptureFixture[str], tried_walls: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with at_place("journals") as place:
-        made = Bench(place, ready_forge)
+        made = Bench(place, capfd)
         for name, value in made.env.items():
             monkeypatch.setenv(name, value)
         write(made.root, PROGRAM)

@@ -24,6 +24,7 @@ from typing import Any, is_typeddict
 
 import pytest
 from tests.compat.pinned import pinned
+from tests.ready import run_in_process
 
 import golem_forge
 from golem_forge import toolsets
@@ -282,14 +283,16 @@ def test_commands_and_groups_of_entry_points() -> None:
     assert sorted((each.group, each.name) for each in ours) == [("console_scripts", "forge")]
 
 
-def test_a_package_offers_toolsets_in_this_group(ready_forge: Any, tmp_path: Path, own_home: Path) -> None:
+def test_a_package_offers_toolsets_in_this_group(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, own_home: Path
+) -> None:
     """The group is written in other people's packages; the refusal names it."""
     (tmp_path / "forge.yaml").write_text("entry: main\n")
     external = "{package: pytest, entry_point: none}"
     (tmp_path / "main.worker").write_text(f"---\nname: main\ntoolsets:\n  external: {external}\n---\nBe brief.\n")
     env = {**os.environ, "FORGE_HOME": str(own_home)}
-    assert ready_forge("trust", "--yes", cwd=tmp_path, env=env).returncode == 0
-    said = ready_forge("call", "none", cwd=tmp_path, env=env)
+    assert run_in_process(capfd, "trust", "--yes", cwd=tmp_path, env=env).returncode == 0
+    said = run_in_process(capfd, "call", "none", cwd=tmp_path, env=env)
     assert "has no entry point 'none' in group golem_forge.toolsets. Found: none" in said.stderr
 
 

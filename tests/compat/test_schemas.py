@@ -14,20 +14,26 @@ function or a module changes none of them.
 from __future__ import annotations
 
 import ast
+import asyncio
 import json
 import os
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
 from tests.compat.pinned import pinned
 from tests.deadlines import PATIENCE
+from tests.ready import run_in_process
 
 import golem_forge
+from golem_forge.agent.session import entry_session
+from golem_forge.cli.call import call_in_session, parse
 
 HERE = Path(__file__).parent / "schemas"
 SOURCE = Path(golem_forge.__file__).parent
@@ -236,18 +242,32 @@ CALLS: tuple[tuple[str, ...], ...] = (
     ("long",),
     ("none",),
     ("read_file", "--path", "/elsewhere/note.txt"),
-    ("write_file", "--path", "new.txt", "--content", "one\n", "--approval", "approve_all"),
 )
+APPROVED = ("write_file", "--path", "new.txt", "--content", "one\n", "--approval", "approve_all")
+CUT = ("long", "--lines", "9000")
 
 
-def test_the_json_of_outcomes(ready_forge: Any, project: Path, environ: dict[str, str]) -> None:
-    trusted(ready_forge, project, environ)
-    found = []
-    for words in CALLS:
-        said = ready_forge("call", *words, "--json", cwd=project, env=environ)
-        found.append({"forge call " + " ".join(words): settled(json.loads(said.stdout)), "exit": said.returncode})
-    cut = ready_forge("call", "long", "--lines", "9000", "--json", cwd=project, env=environ)
-    outcome = settled(json.loads(cut.stdout))
+def test_the_json_of_outcomes(capfd: pytest.CaptureFixture[str], project: Path, environ: dict[str, str]) -> None:
+    """As `forge call --json` prints them. Those that need no other mode are made in one session, since each that is
+    opened starts the program's code."""
+    forge = partial(run_in_process, capfd)
+    trusted(forge, project, environ)
+    said = forge("call", *APPROVED, "--json", cwd=project, env=environ)
+    ended = {APPROVED: (said.stdout, said.returncode)}
+
+    async def call_each() -> None:
+        async with entry_session(str(project)) as session:
+            for words in (CUT, *CALLS):
+                code = await call_in_session(session, parse([*words, "--json"]))
+                ended[words] = (capfd.readouterr().out, code)
+
+    with mock.patch.dict(os.environ, environ, clear=True):
+        asyncio.run(call_each())
+    found = [
+        {"forge call " + " ".join(words): settled(json.loads(ended[words][0])), "exit": ended[words][1]}
+        for words in (*CALLS, APPROVED)
+    ]
+    outcome = settled(json.loads(ended[CUT][0]))
     found.append({"forge call long --lines 9000": {**outcome, "text": "<text>", "value": sorted(outcome["value"])}})
     assert found == pinned(HERE / "outcomes.json", found)
     assert {next(iter(one.values()))["status"] for one in found} >= {
@@ -256,9 +276,9 @@ def test_the_json_of_outcomes(ready_forge: Any, project: Path, environ: dict[str
     }
 
 
-def trusted(ready_forge: Any, project: Path, environ: dict[str, str]) -> None:
+def trusted(forge: Any, project: Path, environ: dict[str, str]) -> None:
     (project / "note.txt").write_text("a note\n")
-    said = ready_forge("trust", "--yes", cwd=project, env=environ)
+    said = forge("trust", "--yes", cwd=project, env=environ)
     assert said.returncode == 0, said.stderr
 
 

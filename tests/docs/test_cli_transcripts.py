@@ -72,9 +72,9 @@ def assert_shown(page, text, folder, place):
 
 def test_the_forge_that_runs_the_pages_is_the_one_people_have(tmp_path, ready_forge):
     commands = [
-        "forge --version; echo $?",
         "forge trust 2>/dev/null; echo $?",
-        "forge tools show 2>&1 >/dev/null; echo $?",
+        "forge tools show nothing",
+        "echo $?",
         "FORGE_HOME=$PWD/other forge tools new x --description y",
         """echo hello > a.txt; echo '{"path": "a.txt"}' | forge call read_file --args-json -; echo $?""",
         "forge tools list --json | head -1",

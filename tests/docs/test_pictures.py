@@ -62,6 +62,7 @@ def test_the_terminal_shows_what_the_picture_shows(drawing: ModuleType, tmp_path
 
 
 @browsing
+@pytest.mark.long
 async def test_the_page_gives_every_photograph(
     drawing: ModuleType, tmp_path: Path, ready_forge: Any, browser: Any
 ) -> None:

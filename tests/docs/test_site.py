@@ -6,11 +6,11 @@ import importlib.util
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.ready import ReadyForge
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -18,13 +18,12 @@ SITE = ROOT / "build" / "site"
 PYTHON = ROOT / "build" / "docs-venv" / "bin" / "python"
 
 
-def test_the_reference_is_what_the_code_says() -> None:
-    command = [sys.executable, "scripts/write_reference.py", "--check"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def test_the_reference_is_what_the_code_says(ready_forge: ReadyForge) -> None:
+    done = ready_forge.program("scripts/write_reference.py", "--check", cwd=ROOT, env=os.environ)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)  # a whole generator of sites
 def test_the_site_builds_and_leads_nowhere_else() -> None:
     if not PYTHON.exists():
@@ -38,6 +37,40 @@ def test_the_site_builds_and_leads_nowhere_else() -> None:
     assert "open_session" in (SITE / "reference" / "python.html").read_text()
     assert "](start.html): " in (SITE / "llms.txt").read_text()
     assert "# Start in ten minutes" in (SITE / "llms-full.txt").read_text()
+
+
+def test_every_page_is_in_the_menu_and_every_link_leads_to_a_page_and_a_heading(tmp_path: Path) -> None:
+    """As the generator checks them, but without it."""
+    builder = build_site()
+    builder.SOURCE = tmp_path
+    assert [*builder.assemble(), *builder.menu_problems()] == []
+    pages = {file.relative_to(tmp_path): _CODE_BLOCK.sub("", file.read_text()) for file in tmp_path.rglob("*.md")}
+    headings = {page: anchors(text) for page, text in pages.items()}
+    wrong, followed = [], 0
+    for page, text in pages.items():
+        for target, anchor in re.findall(r"\]\(((?:[^)\s#:]+\.md)?)#([^)\s]+)\)", re.sub(r"`[^`\n]+`", "", text)):
+            named = Path(os.path.normpath(page.parent / target)) if target else page
+            followed += 1
+            if anchor not in headings[named]:
+                wrong.append(f"{page}: there is no {target}#{anchor}")
+    assert followed > 100 and wrong == []
+
+
+_CODE_BLOCK = re.compile(r"^(```|~~~).*?^\1\s*$", re.MULTILINE | re.DOTALL)
+
+
+def anchors(page: str) -> set[str]:
+    """Of its headings, as the generator names them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+?)\s*$", page, re.MULTILINE):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        name = plain = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", words, flags=re.ASCII).strip().lower())
+        again = 0
+        while name in found:
+            again += 1
+            name = f"{plain}_{again}"
+        found.add(name)
+    return found
 
 
 @pytest.mark.parametrize("page", ["threat-model.md", "platforms.md"])
@@ -70,13 +103,19 @@ def test_each_message_of_troubleshooting_is_one_that_people_see() -> None:
     assert [message for message, piece in pieces if piece not in source] == []
 
 
-@pytest.fixture
-def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """scripts/build_site.py over a repository with two pages, one of them in the menu."""
+def build_site() -> ModuleType:
+    """scripts/build_site.py."""
     spec = importlib.util.spec_from_file_location("build_site", ROOT / "scripts" / "build_site.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def builder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Over a repository with two pages, one of them in the menu."""
+    module = build_site()
     for name, place in {"ROOT": "", "DOCS": "docs", "SOURCE": "build/source", "SITE": "build/site"}.items():
         monkeypatch.setattr(module, name, tmp_path / place)
     monkeypatch.setattr(module, "AT_THE_ROOT", {"SECURITY.md": "security.md"})

@@ -10,22 +10,26 @@ how long something took are never compared, nor is the width of a table's column
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
+from typing import Self
+from unittest import mock
 
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)")
-_READY = Path(__file__).with_name("ready_forge.py")
 _CALL = Path(__file__).with_name("ready_call.py")
 _END = "\x1eend of command\x1e"
+_ONLY_WORDS = re.compile(r"""forge(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
+"""A command in which a shell finds nothing to do but to take the words apart."""
 
 _DIFFERS = (
     (
@@ -76,7 +80,8 @@ def _goes_on(command: list[str]) -> bool:
 
 
 def run_steps(steps: list[Step], folder: Path, forge: Path, place: str = "") -> list[str]:
-    """What each command printed. `place`: of a forge that is ready, see ready_forge; without, one is started."""
+    """What each command printed. One that is only `forge` and its words is run in this process, the others by bash,
+    with the `forge` that is ready at `place` (see ready_forge) or else the real one."""
     home, project = folder / "home", folder / "home" / "notes"
     project.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
@@ -87,42 +92,92 @@ def run_steps(steps: list[Step], folder: Path, forge: Path, place: str = "") -> 
         "PYTHONUNBUFFERED": "1",  # so that both streams come in the order a terminal would show
         "TZ": "UTC",
     }
-    python = forge.with_name("python")
-    with nullcontext(place) if place else _ready(python, project, environ) as place:
-        function = _at_once(python, place, folder / "bin")
-        script = f"{function}\nexec 2>&1\n" + "".join(
-            f"{step.command}\nforge_status=$?; printf '%s' '{_END}'; (exit $forge_status)\n" for step in steps
-        )
-        done = subprocess.run(
-            ["bash", "-c", script], cwd=project, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=250
-        )
-    printed = done.stdout.decode().split(_END)
-    return printed[: len(steps)]
+    (folder / "bin").mkdir()
+    function = _at_once(forge.with_name("python"), place, folder / "bin") if place else ""
+    printed = []
+    with Shell(project, environ, folder / "left", function) as shell:
+        for step in steps:
+            if _ONLY_WORDS.fullmatch(step.command):
+                said, code = _run_here(shlex.split(step.command)[1:], shell.cwd, shell.environ)
+                shell.end_as(code)
+            else:
+                said = shell.run(step.command)
+            printed.append(said)
+    return printed
+
+
+class Shell:
+    """One bash for a page. `cwd` and `environ` are its directory and the variables that a command would have."""
+
+    def __init__(self, cwd: Path, environ: dict[str, str], left: Path, function: str) -> None:
+        self.cwd, self.environ, self._left = cwd, environ, left
+        pipe = subprocess.PIPE
+        self._bash = subprocess.Popen(["bash"], cwd=cwd, env=environ, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT)
+        self._tell(function)
+
+    def run(self, command: str) -> str:
+        """What it printed, if bash did not end with it."""
+        then = f"ended=$?; env --null > {quote(str(self._left))}; printf '%s' '{_END}'; (exit $ended)"
+        self._tell(f"{{ {command}\n}} < /dev/null\n{then}")
+        assert self._bash.stdout is not None
+        said = b""
+        while not said.endswith(_END.encode()) and (more := os.read(self._bash.stdout.fileno(), 65536)):
+            said += more
+        variables = dict(each.split("=", 1) for each in self._left.read_text().split("\0") if each)
+        self.cwd, self.environ = Path(variables["PWD"]), variables
+        return said.decode().removesuffix(_END)
+
+    def end_as(self, code: int) -> None:
+        """The next command finds this in `$?`."""
+        self._tell(f"(exit {code})")
+
+    def _tell(self, line: str) -> None:
+        assert self._bash.stdin is not None
+        self._bash.stdin.write(f"{line}\n".encode())
+        self._bash.stdin.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bash.kill()
+        self._bash.communicate()
+
+
+def _run_here(words: list[str], cwd: Path, environ: dict[str, str]) -> tuple[str, int]:
+    """What `forge WORD…` prints on both streams, in this order, and its exit code."""
+    from golem_forge.cli.main import main
+
+    before = [os.dup(number) for number in (1, 2)]
+    with (
+        tempfile.TemporaryFile() as said,
+        open(os.devnull) as nothing,
+        io.TextIOWrapper(os.fdopen(os.dup(said.fileno()), "wb"), encoding="utf-8", write_through=True) as stream,
+        mock.patch.multiple(sys, stdin=nothing, stdout=stream, stderr=stream),
+        mock.patch.dict(os.environ, environ, clear=True),
+        chdir(cwd),
+    ):
+        for number in (1, 2):
+            os.dup2(said.fileno(), number)
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            stream.flush()
+            for number, was in enumerate(before, 1):
+                os.dup2(was, number)
+                os.close(was)
+        said.seek(0)
+        return said.read().decode(), code
 
 
 def _at_once(python: Path, place: str, folder: Path) -> str:
     """A command `forge` that starts at once, also for the programs of a page; a shell function does that for these."""
     called = f"{quote(str(python))} -IS {quote(str(_CALL))} {quote(place)}"
-    folder.mkdir()
     (folder / "forge").write_text(f'#!/bin/sh\nexec {called} forge "$@"\n')
     (folder / "forge").chmod(0o755)
     return f'python3() {{ case "$1" in *.py) {called} python "$@";; *) command python3 "$@";; esac; }}'
-
-
-@contextmanager
-def _ready(python: Path, project: Path, environ: dict[str, str]) -> Iterator[str]:
-    """Where the forge that is ready listens; see ready_forge."""
-    with tempfile.TemporaryDirectory(prefix="forge-") as short:  # the address of a socket has little room
-        place = os.path.join(short, "ready")
-        command = [python, _READY, place]
-        server = subprocess.Popen(command, cwd=project, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-        try:
-            assert server.stdout is not None
-            assert server.stdout.readline() == b"ready\n"
-            yield place
-        finally:
-            server.kill()
-            server.communicate()
 
 
 def matches(expected: tuple[str, ...], printed: str) -> bool:

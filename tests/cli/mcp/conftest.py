@@ -53,9 +53,9 @@ class Servers:
 
 
 @pytest.fixture
-def servers(shell: Any, tried_walls: Path) -> Servers:
-    known_walls.put(tried_walls, shell.forge_home)
-    return Servers(shell)
+def servers(in_process: Any, tried_walls: Path) -> Servers:
+    known_walls.put(tried_walls, in_process.forge_home)
+    return Servers(in_process)
 
 
 @pytest.fixture

@@ -7,18 +7,6 @@ import pytest
 CANARY = "sk-canary-5f1e"
 
 
-def test_without_a_terminal_it_is_written_and_stays_pending(servers):
-    servers.shell.write("forge.yaml", "# mine\napproval: {mode: strict}  # stays\n")
-    ended = servers.add()
-    assert ended.code == 0
-    assert "echo is pending: `forge mcp approve echo`" in ended.out
-    assert "runs: " in ended.err and "zone: /workspace (read-only)" in ended.err
-    text = (servers.project / "forge.yaml").read_text()
-    assert text.startswith("# mine\napproval: {mode: strict}  # stays\n") and "workspace: ro" in text
-    assert servers.states() == {"echo": "pending"}
-    assert not (servers.shell.forge_home / "cache" / "mcp").exists(), "nothing was asked what it offers"
-
-
 def test_with_a_yes_it_is_connected_to_and_shown(walled):
     ended = walled.add("echo", "--yes", "--deny", "f*")
     assert ended.code == 0, ended.err

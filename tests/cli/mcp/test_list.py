@@ -7,35 +7,10 @@ import re
 import subprocess
 import sys
 
-import pytest
-
-from golem_forge.cli.mcp import VERBS
-
 from .conftest import PYTHON
 
 CANARY = "canary-77aa"
 FOREIGN = {"command": "/bin/false", "args": ["x"], "env": {"API_TOKEN": CANARY}, "autoApprove": ["*"]}
-
-
-def test_alone_it_prints_its_usage(servers):
-    ended = servers()
-    assert ended.code == 2 and ended.out.startswith("usage: forge mcp VERB")
-    assert servers("--help").code == 0
-    unknown = servers("lits")
-    assert unknown.code == 2 and "did you mean 'list'" in unknown.err
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_says_what_it_does(servers, verb):
-    ended = servers(verb, "--help")
-    assert ended.code == 0 and ended.out.startswith(f"usage: forge mcp {verb}") and "Exit: 0" in ended.out
-
-
-def test_nothing_is_configured(servers):
-    ended = servers("list")
-    assert ended.code == 0 and "no MCP server is configured here" in ended.err
-    assert servers("list", "--json").json == {"servers": [], "warnings": [], "problem": None}
-    assert servers("show", "x").code == 4
 
 
 def test_servers_of_other_products_are_pending_whatever_they_say(servers):
@@ -78,17 +53,6 @@ def test_looking_loads_nothing_of_the_sdk(walled):
     assert "echo__add" in done.stdout
     loaded = {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()}
     assert "golem_forge" in loaded and not loaded & {"mcp", "mcp_types", "httpx2", "anyio", "starlette", "uvicorn"}
-
-
-def test_the_whole_of_one_server(walled):
-    walled.add("echo", "--yes")
-    told = walled.shown("echo")
-    assert told["state"] == "known" and told["protocol"] == "2025-11-25" and told["server"]["name"] == "echo"
-    tool = next(each for each in told["tools"] if each["tool"] == "add")
-    assert tool["name"] == "echo__add" and tool["pin"] == "pinned" and tool["offered"] is True
-    assert told["held"] == [] and told["prompts"] == ["greet"] and told["resources"] is True
-    assert told["config"]["zones"] == {"workspace": "ro"} and told["listedAt"].endswith("Z")
-    assert "server: echo 1, protocol 2025-11-25" in walled("show", "echo").out
 
 
 def test_a_plain_headless_run_names_a_server_that_waits(servers):
@@ -167,19 +131,16 @@ def test_a_program_that_cannot_be_read_leaves_the_other_tools(servers):
     assert servers("list").code == 2
 
 
-def test_the_doctor_names_every_server(walled):
-    from functools import partial
-
+def test_the_doctor_names_every_server(walled, told_of_walls):
     walled.add("echo", "--yes")
     walled.shell.write(".mcp.json", json.dumps({"mcpServers": {"theirs": FOREIGN}}))
-    look = partial(walled.shell.forge, cwd=walled.project, env=walled.shell.environ, walls_known=True)
-    found = [each for each in json.loads(look("doctor", "--json").stdout)["findings"] if each["about"] == "mcp"]
+    found = [each for each in walled.shell("doctor", "--json").json["findings"] if each["about"] == "mcp"]
     texts = {each["text"]: each for each in found}
     assert texts["echo offers 8 tools"]["state"] == "ok"
     assert texts["theirs waits for your approval (.mcp.json)"]["fix"] == "forge mcp approve theirs"
     assert any("autoApprove" in text for text in texts)
     (walled.shell.forge_home / "state" / "mcp.json").write_text("{")
-    assert "must be approved again" in look("doctor").stdout
+    assert "must be approved again" in walled.shell("doctor").out
     listed = walled("list")
     assert "must be approved again" in listed.err and "echo    pending" in listed.out
 

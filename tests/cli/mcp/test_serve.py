@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
 import sys
 from pathlib import Path
 
 import httpx2
 import pytest
-from tests.deadlines import PATIENCE, within
+from tests.deadlines import PATIENCE
 from tests.mcp.programs.oauth_server import authorization
+
+from .conftest import Servers
 
 FORGE = Path(sys.executable).with_name("forge")
 HELLO = {
@@ -20,42 +20,6 @@ HELLO = {
     "method": "initialize",
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}},
 }
-
-
-def test_over_stdin_and_stdout_until_stdin_ends(servers):
-    (servers.project / "a.txt").write_text("hello")
-    calls = [
-        HELLO,
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "read_file", "arguments": {"path": "a.txt"}},
-        },
-    ]
-    child = subprocess.Popen(
-        [FORGE, "mcp", "serve", "-p", str(servers.project)],
-        cwd=servers.shell.home,
-        env=servers.shell.environ,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        child.stdin.write("".join(json.dumps(call) + "\n" for call in calls))
-        child.stdin.flush()
-        lines = [json.loads(child.stdout.readline()) for _ in range(2)]
-        with within(1):
-            out, _ = child.communicate(timeout=PATIENCE)
-    finally:
-        child.kill()
-    assert child.returncode == 0 and out == ""
-    assert lines[0]["result"]["serverInfo"]["name"] == "golem-forge"
-    assert "L1: hello" in lines[1]["result"]["content"][0]["text"]
-    [row] = json.loads(servers.shell("log", "--caller", "mcp", "--json").out)
-    assert (row["tool"], row["caller"]) == ("read_file", "mcp")
 
 
 @pytest.mark.parametrize(
@@ -94,13 +58,12 @@ def test_tokens_are_shown_once(servers):
         assert servers("token", *words).code == 2
 
 
-async def test_logging_in_and_out(servers):
+async def test_logging_in_and_out(shell):
+    servers = Servers(shell)
     async with authorization() as world:
         added = await asyncio.to_thread(servers, "add", "docs", world.url, "--auth", "oauth", "--yes")
         assert added.code == 1 and "forge mcp login docs" in added.err
-        child = servers.shell.forge.start(
-            ["forge", "mcp", "login", "docs"], cwd=servers.project, env=servers.shell.environ
-        )
+        child = shell.forge.start(["forge", "mcp", "login", "docs"], cwd=servers.project, env=shell.environ)
         try:
             async with asyncio.timeout(PATIENCE):
                 while not (line := (await asyncio.to_thread(child.stdout.readline)).strip()).startswith("http"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -12,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import skills_ref
 from tests.usertools.share.git_server import git_server
 
 from golem_forge.storage.home import ForgeHome
@@ -45,6 +43,11 @@ def make_tool(folder: Path, name: str = "greet", /, **files: str) -> Path:
 
 
 @pytest.fixture
+def shell(in_process):
+    return in_process
+
+
+@pytest.fixture
 def elsewhere(shell, tmp_path):
     """Another machine: another home and directory."""
     home, project = tmp_path / "home2", tmp_path / "project2"
@@ -72,43 +75,9 @@ def leftovers(machine) -> list[str]:
 # passing on
 
 
-def test_exported_twice_is_the_same_and_arrives_as_a_draft_58(shell, elsewhere, tmp_path):
-    digest = read_folder(make_tool(live(shell))).digest
-    trust(shell)
-    one, other = tmp_path / "one.tar.gz", tmp_path / "other.tar.gz"
-    ended = shell("tools", "export", "greet", "-o", str(one))
-    assert ended.code == 0 and "one.tar.gz" in ended.out and digest in ended.out
-    os.utime(live(shell) / "greet.py", (1, 1))
-    assert shell("tools", "export", "greet", "-o", str(other)).code == 0
-    assert one.read_bytes() == other.read_bytes()
-
-    arrived = elsewhere("tools", "import", str(one))
-    assert arrived.code == 0 and arrived.err == ""
-    assert "Imported tool 'greet' 1.2 from " in arrived.out and digest in arrived.out
-    assert "None of its code ran." in arrived.out
-    assert "draft, untrusted" in arrived.out and "forge tools activate greet" in arrived.out
-    assert read_folder(live(elsewhere)).digest == digest
-    (version,) = elsewhere("tools", "log", "greet", "--json").json["versions"]
-    assert version["author"] == {"kind": "import", "source": str(one)} and version["trusted"] is False
-    assert elsewhere("tools", "verify").code == 0
-
-
-def test_a_folder_and_a_zip(shell, inside, elsewhere, tmp_path):
-    make_tool(live(shell))
-    assert inside("export", "greet", "-o", str(tmp_path / "out")).code == 0
-    folder = tmp_path / "out" / "greet"
-    assert read_folder(folder).digest == read_folder(live(shell)).digest
-    assert elsewhere("tools", "import", str(folder)).code == 0
-    archive = tmp_path / "greet.zip"
-    with zipfile.ZipFile(archive, "w") as out:
-        out.write(folder / "tool.yaml", "tool.yaml")
-        out.writestr("greet.py", "print('from a zip')\n")
-    renamed = elsewhere("tools", "import", str(archive), "--as", "zipped")
-    assert renamed.code == 0 and "Similar tools: greet" in renamed.out
-    assert (live(elsewhere, "zipped") / "tool.yaml").read_text() == MANIFEST.format(name="zipped")
-
-
-def test_what_a_desktop_puts_into_an_archive_does_not_come_along(shell, elsewhere, tmp_path):
+def test_what_a_desktop_puts_into_an_archive_does_not_come_along_and_a_similar_tool_is_named(
+    shell, elsewhere, tmp_path
+):
     before = read_folder(make_tool(live(shell)))
     archive = tmp_path / "greet.zip"
     with zipfile.ZipFile(archive, "w") as out:
@@ -121,21 +90,12 @@ def test_what_a_desktop_puts_into_an_archive_does_not_come_along(shell, elsewher
     assert read_folder(live(elsewhere)) == before
     assert {each.name for each in live(elsewhere).rglob("*")} == {"tool.yaml", "greet.py", "data", "run.bin"}
     assert elsewhere("tools", "verify").code == 0
+    (live(shell) / "greet.py").write_text("print('another')\n")
+    renamed = elsewhere("tools", "import", str(live(shell)), "--as", "another")
+    assert renamed.code == 0 and "Similar tools: greet" in renamed.out
 
 
-def test_what_is_there_already_is_not_overwritten(shell, inside, tmp_path):
-    make_tool(live(shell))
-    inside("export", "greet", "-o", str(tmp_path / "out"))
-    (tmp_path / "out" / "greet" / "mine").write_text("x")
-    ended = inside("export", "greet", "-o", str(tmp_path / "out"))
-    assert (
-        ended.code == 1
-        and "no unchanged export of this tool" in ended.err
-        and (tmp_path / "out" / "greet" / "mine").exists()
-    )
-
-
-def test_an_earlier_export_makes_room_for_the_next(shell, inside, tmp_path):
+def test_an_earlier_export_makes_room_for_the_next_unless_somebody_wrote_into_it(shell, inside, tmp_path):
     make_tool(live(shell))
     for more in ((), ("--skill",)):
         out = tmp_path / ("skill" if more else "tool")
@@ -145,18 +105,10 @@ def test_an_earlier_export_makes_room_for_the_next(shell, inside, tmp_path):
         assert inside("export", "greet", "-o", str(out), *more).code == 0
         written = out / "greet" / "scripts" / "greet.py" if more else out / "greet" / "greet.py"
         assert written.read_text().endswith("# newer\n") and len(list(out.iterdir())) == 1
-
-
-def test_a_skill_and_back_62(shell, elsewhere, tmp_path):
-    make_tool(live(shell, "Greet_All"), "Greet_All")
-    ended = shell("tools", "export", "Greet_All", "--skill", "-o", str(tmp_path / "skills"))
-    assert ended.code == 0
-    skill = tmp_path / "skills" / "greet-all"
-    assert skills_ref.validate(skill) == []
-    assert elsewhere("tools", "import", str(skill)).code == 0
-    assert read_folder(live(elsewhere, "Greet_All")).digest == read_folder(live(shell, "Greet_All")).digest
-    refused = shell("tools", "export", "Greet_All", "--skill", "-o", str(tmp_path / "x.tar.gz"))
-    assert refused.code == 2 and "-o DIR" in refused.err and not (tmp_path / "x.tar.gz").exists()
+        (out / "greet" / "mine").write_text("x")
+        ended = inside("export", "greet", "-o", str(out), *more)
+        assert ended.code == 1 and "no unchanged export of this tool" in ended.err
+        assert (out / "greet" / "mine").exists()
 
 
 def test_a_skill_of_somebody_else(shell, inside, tmp_path):
@@ -177,48 +129,6 @@ def test_a_skill_of_somebody_else(shell, inside, tmp_path):
 
 
 # refusing
-
-
-def test_none_of_its_files_is_executed_60(inside, tmp_path):
-    witness = tmp_path / "witness"
-    source = make_tool(
-        tmp_path / "greet",
-        **{
-            "install.sh": f"touch {witness}\n",
-            "setup.py": f"open({str(witness)!r}, 'w')\n",
-            "package.json": json.dumps({"scripts": {"postinstall": f"touch {witness}"}}),
-            "postinstall": f"#!/bin/sh\ntouch {witness}\n",
-            "conftest.py": f"open({str(witness)!r}, 'w')\n",
-        },
-    )
-    (source / "greet.py").write_text(f"open({str(witness)!r}, 'w')\n")
-    for script in ("install.sh", "postinstall"):
-        (source / script).chmod(0o755)
-    assert inside("import", str(source)).code == 0
-    assert inside("verify").code == 0 and inside("log", "greet").code == 0
-    (source / "setup.py").write_text("import this\n")
-    assert inside("update", "greet", "--yes").code == 0
-    assert not witness.exists()
-
-
-def test_twins_reserved_names_and_names_that_are_taken(shell, inside, tmp_path):
-    source = make_tool(tmp_path / "greet")
-    assert inside("import", str(source))[0] == 0
-    before = shell.everything()
-
-    code, out, err = inside("import", str(source), "--as", "hello")
-    assert code == 1 and "identical to custom tool 'greet'" in err and out == ""
-    code, _, err = inside("import", str(source))
-    assert code == 1 and "already exists" in err
-    make_tool(tmp_path / "reserved", "Exec_Command", more="x")
-    code, _, err = inside("import", str(tmp_path / "reserved"))
-    assert code == 1 and "is reserved" in err and "--as NAME" in err
-    for name in ("exec_command", "a__b", "", "../x"):
-        assert inside("import", str(tmp_path / "reserved"), "--as", name)[0] == 2
-
-    after = shell.everything()
-    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    assert not {name for name in changed if "/tools" in name} and leftovers(shell) == []
 
 
 def test_the_name_of_a_built_in_tool(inside, tmp_path):
@@ -259,8 +169,13 @@ def test_a_stranger_cannot_steer_the_terminal(inside, tmp_path):
         (["import", "https://host.test/x.tar.gz"], 2, "is not a source"),
         (["import", "x\x1b[2J"], 2, "is not a source"),
         (["import", ".", "NAME", "--entrypoint", "x"], 2, "one of them"),
+        (["import", ".", "--as", "a__b"], 2, "--as: "),
+        (["import", ".", "--as", ""], 2, "--as: "),
+        (["import", ".", "--as", "../x"], 2, "--as: "),
+        (["import", ".", "--as", "exec_command"], 2, "--as: tool name 'exec_command' is reserved"),
         (["browse", "github:owner/repo@main"], 2, "pin a full commit id"),
         (["browse", "."], 1, "is not a collection"),
+        (["export", "nobody", "--skill", "-o", "x.tar.gz"], 2, "-o DIR"),
         (["export", "nobody", "-o", "x"], 4, "no user tool 'nobody'"),
         (["update", "nobody", "@main"], 2, "pin a full commit id"),
     ],
@@ -276,7 +191,8 @@ def test_words_that_do_not_work(shell, inside, words, code, said):
 
 
 def test_drift_and_update_61(shell, tmp_path):
-    source = make_tool(tmp_path / "greet")
+    witness = tmp_path / "witness"
+    source = make_tool(tmp_path / "greet", **{"setup.py": f"open({str(witness)!r}, 'w')\n"})
     shell("tools", "import", str(source))
     trust(shell)
     imported = read_folder(live(shell)).digest
@@ -302,8 +218,10 @@ def test_drift_and_update_61(shell, tmp_path):
     assert "draft, untrusted" in done.out and "forge tools activate greet" in done.out
     assert (live(shell) / "greet.py").read_text() == "print('newer \x1b[2J')\n"
     assert shell("tools", "verify").code == 0
-    kinds = [row["author"]["kind"] for row in shell("tools", "log", "greet", "--json").json["versions"]]
-    assert kinds == ["import", "manual", "import"]
+    assert not witness.exists(), "an import runs nothing, and neither does an update"
+    authors = [row["author"] for row in shell("tools", "log", "greet", "--json").json["versions"]]
+    imported_from = {"kind": "import", "source": str(source)}
+    assert authors == [imported_from, {"kind": "manual"}, imported_from]
     back = shell("tools", "undo", "greet", mine)
     assert back.code == 0 and (live(shell) / "greet.py").read_text() == "print('mine')\n"
 
@@ -329,14 +247,14 @@ def test_an_edit_that_broke_the_tool_is_a_version_too(shell, inside, tmp_path):
     assert inside("undo", "greet", broken)[0] == 0 and read_folder(live(shell)).digest == broken
 
 
-@pytest.mark.parametrize(("typed", "code"), [("y", 0), ("", 3)])
-def test_the_question_of_an_update(shell, on_terminal, tmp_path, typed, code):
+def test_the_question_of_an_update(shell, on_terminal, tmp_path):
     source = make_tool(tmp_path / "greet")
     shell("tools", "import", str(source))
     (source / "greet.py").write_text("print('newer')\n")
-    ended, screen = on_terminal(["tools", "update", "greet"], (r"\[y/N\] ", typed))
-    assert ended == code and "+print('newer')" in screen
-    assert ("newer" in (live(shell) / "greet.py").read_text()) is (code == 0)
+    for typed, code in (("", 3), ("y", 0)):
+        ended, screen = on_terminal(["tools", "update", "greet"], (r"\[y/N\] ", typed))
+        assert ended == code and "+print('newer')" in screen
+        assert ("newer" in (live(shell) / "greet.py").read_text()) is (code == 0)
 
 
 def test_a_tool_that_was_not_imported_or_is_gone(shell, inside, tmp_path):
@@ -404,33 +322,25 @@ def repository(tmp_path, monkeypatch):
 def test_a_pinned_commit_and_the_next_59(shell, repository):
     folder = make_tool(repository.folder / "tools" / "greet")
     digest, first = read_folder(folder).digest, repository.commit()
-    (folder / "greet.py").write_text("print('newer')\n")
     (folder / "tool.yaml").write_text(MANIFEST.format(name="greet").replace("1.2", "1.3"))
     second = repository.commit()
 
-    source = repository.source(first, "tools/greet")
-    imported = shell("tools", "import", source)
-    assert imported.code == 0 and source in imported.out
-    (record,) = json.loads((shell.forge_home / "tools.lock").read_text())["tools"]
-    assert {key: record[key] for key in ("name", "source", "commit", "digest", "version")} == {
-        "name": "greet",
-        "source": source,
-        "commit": first,
-        "digest": digest,
-        "version": "1.2",
-    }
+    def record() -> tuple[str, str, str]:
+        (found,) = json.loads((shell.forge_home / "tools.lock").read_text())["tools"]
+        return found["commit"], found["digest"], found["version"]
+
+    assert shell("tools", "import", repository.source(first, "tools/greet")).code == 0
+    assert record() == (first, digest, "1.2")
     assert "up to date" in shell("tools", "update", "greet", f"@{first}").out
 
     asked = shell("tools", "update", "greet")
     assert asked.code == 3 and "version: 1.2 -> 1.3" in asked.out
     assert f"forge tools update greet @{second} --yes" in asked.err, "exactly what was shown"
-    done = shell("tools", "update", "greet", f"@{second}", "--yes")
-    assert done.code == 0 and f"commit {second}" in done.out
-    assert json.loads((shell.forge_home / "tools.lock").read_text())["tools"][0]["commit"] == second
+    assert shell("tools", "update", "greet", f"@{second}", "--yes").code == 0
+    assert (record()[0], record()[2]) == (second, "1.3")
 
     assert shell("tools", "undo", "greet").code == 0
-    (record,) = json.loads((shell.forge_home / "tools.lock").read_text())["tools"]
-    assert (record["commit"], record["digest"]) == (first, digest) and shell("tools", "verify").code == 0
+    assert record()[:2] == (first, digest) and shell("tools", "verify").code == 0
 
     nowhere = shell("tools", "update", "greet", "@" + "1" * 40)
     assert nowhere.code == 1 and read_folder(live(shell)).digest == digest

@@ -1,59 +1,15 @@
-"""`forge tools suggest`: what the journals of real sessions lead to, at the command line."""
+"""`forge tools suggest` at the command line; what the journals of sessions lead to is the acceptance test c54."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-SCRIPT = """
-turns:
-  - calls: [{tool: read_file, args: {path: /workspace/NOTE.md}}]
-  - calls:
-      - {tool: grep_files, args: {pattern: TODO, path: /workspace/NOTE.md}}
-      - {tool: write_file, args: {path: /workspace/done.md, content: "NOTE\\n"}}
-  - {say: "Done."}
-"""
+import pytest
 
 
-def tidied(shell, note: str) -> Path:
-    """The journal of a session of the built-in worker whose model read, searched and wrote."""
-    shell.write(f"{note}.md", "TODO\n")
-    shell.write("turns.yaml", SCRIPT.replace("NOTE", note))
-    ended = shell("run", "--model", "scripted:turns.yaml", "--approval", "approve_all", f"tidy {note}")
-    assert ended.code == 0, ended.err
-    return max((shell.forge_home / "sessions").glob("*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
-
-
-def once_more(journal: Path, session: str, before: str, after: str) -> None:
-    """As if the same had been done in another session, on another note."""
-    text = journal.read_text().replace(f"/{before}.md", f"/{after}.md").replace(f'"{before}\\n"', f'"{after}\\n"')
-    journal.with_name(f"{session}.jsonl").write_text(text)
-
-
-def test_from_sessions_to_a_suggestion_and_away_again_54(shell):
-    journal = tidied(shell, "a")
-    once_more(journal, "second", "a", "b")
-    assert shell("tools", "suggest", "--json").json == {"suggestions": []}
-    once_more(journal, "third", "a", "c")
-    (found,) = shell("tools", "suggest", "--json").json["suggestions"]
-    assert [each["name"] for each in found["sequence"]] == ["read_file", "grep_files", "write_file"]
-    assert (found["occurrences"], found["sessions"], found["name"]) == (3, 3, "read_grep_write")
-    assert [each["name"] for each in found["parameters"]] == ["name"]
-    assert found["sequence"][1]["arguments"] == {"pattern": "TODO"}
-    said = shell("tools", "suggest").out
-    key = found["key"]
-    assert said.startswith(f"{key}  read_file → grep_files → write_file\n  seen 3 times in 3 sessions")
-    assert (
-        'grep_files  pattern="TODO" path="/workspace/{name}.md"' in said and "forge tools new read_grep_write" in said
-    )
-
-    ended = shell("tools", "suggest", "--dismiss", key)
-    assert ended.code == 0 and "--restore" in ended.out
-    gone = shell("tools", "suggest")
-    assert gone.code == 0 and gone.out == "" and "nothing to suggest" in gone.err
-    assert shell("tools", "suggest", "--restore", key).code == 0
-    unknown = shell("tools", "suggest", "--dismiss", "s000000000000")
-    assert unknown.code == 4 and "no suggestion 's000000000000'" in unknown.err
+@pytest.fixture
+def shell(in_process):
+    return in_process
 
 
 def test_words_that_do_not_fit(shell):
@@ -63,7 +19,8 @@ def test_words_that_do_not_fit(shell):
     assert not shell.forge_home.exists()
 
 
-def test_a_journal_that_a_stranger_wrote_steers_no_terminal(shell):
+def test_a_suggestion_steers_no_terminal_and_goes_away_until_it_is_restored(shell):
+    """Its journals were written by a stranger."""
     sessions = shell.forge_home / "sessions"
     sessions.mkdir(parents=True)
     shell.forge_home.chmod(0o700)
@@ -83,3 +40,15 @@ def test_a_journal_that_a_stranger_wrote_steers_no_terminal(shell):
     said = shell("tools", "suggest")
     assert said.code == 0 and "8 times in 2 sessions" in said.out and "\\x1b" in said.out
     assert "\x1b" not in said.out and "\u202e" not in said.out and "\x07" not in said.out
+    keys = [each["key"] for each in shell("tools", "suggest", "--json").json["suggestions"]]
+    assert said.out.startswith(f"{keys[0]}  ")
+
+    for key in keys:
+        ended = shell("tools", "suggest", "--dismiss", key)
+        assert ended.code == 0 and "--restore" in ended.out
+    gone = shell("tools", "suggest")
+    assert gone.code == 0 and gone.out == "" and "nothing to suggest" in gone.err
+    assert shell("tools", "suggest", "--restore", keys[0]).code == 0
+    assert shell("tools", "suggest").out.startswith(f"{keys[0]}  ")
+    unknown = shell("tools", "suggest", "--dismiss", "s000000000000")
+    assert unknown.code == 4 and "no suggestion 's000000000000'" in unknown.err
