@@ -151,14 +151,6 @@ async def test_stop_ends_the_turn_and_skips_the_rest(play: Play) -> None:
     assert [each.status.value for each in results.results] == ["approval_denied", "skipped"]
 
 
-async def test_w30_repeating_a_failing_call_is_noted_then_ended(play: Play) -> None:
-    played = await play([calls(("fails", {"n": 1}))] * 5, tools=[failing("always")])
-    result = await played.runtime.run("go")
-    assert result.status is RunStatus.FAILED and "'fails'" in result.error
-    assert "This exact call has failed 3 times." in played.script.results(3)[0][1]
-    assert "This exact call" not in played.script.results(2)[0][1]
-
-
 async def test_w30_the_same_successful_call_is_told_once_then_stopped_as_repetition(play: Play) -> None:
     """Twenty times, though fifty turns were written and more allowed."""
     played = await play([calls(("list_files", {}))] * 50, worker=worker(max_iterations=100))
@@ -280,18 +272,6 @@ async def test_w33_an_answer_that_does_not_fit_is_repaired_once(play: Play) -> N
     again = await play(['{"n": "x"}', '{"n": "y"}'], worker=worker(output_schema=schema), journal=False)
     result = await again.runtime.run("go")
     assert result.status is RunStatus.FAILED and "$.n" in result.error
-
-
-async def test_w19_a_token_budget_stops_before_the_next_request(play: Play) -> None:
-    first = Turn(
-        say="so far", calls=(TurnCall(tool="list_files", args={}),), usage=TokenUsage(input=19_000, output=850)
-    )
-    played = await play([first], worker=worker(budget=BudgetLimits(max_tokens=20_000)))
-    result = await played.runtime.run("go")
-    assert result.status is RunStatus.LIMIT
-    assert result.error == "budget exceeded: max_tokens 20000 (used 19850)"
-    assert result.partial == "so far"
-    assert len(played.script.requests) == 1
 
 
 async def test_calls_beyond_the_budget_are_skipped_and_end_the_run(play: Play) -> None:
