@@ -1,15 +1,16 @@
-"""The loop: one input, as many turns as it takes, one answer. workers.md §6, §8, cases 26–33."""
+"""The loop: one input, as many turns as it takes, one answer. workers.md §6, §8, cases 26 to 33; of many calls in one
+response (27 to 29): orchestrator/test_schedule.py; each limit of a worker (31): config_keys.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from typing import Any
 
 import pytest
 from tests.agent.conftest import WORKSPACE, calls
-from tests.deadlines import LONG, PATIENCE, within
+from tests.deadlines import LONG, within
 
 from golem_forge import tool
 from golem_forge.agent.files.worker import BatchSettings, Worker
@@ -65,76 +66,6 @@ async def test_w26_unknown_tool_bad_arguments_and_a_raising_tool_are_results(pla
     assert result.response == "ok"
     assert [status for status, _ in played.script.results()] == ["tool_not_found", "input_invalid", "execution_failed"]
     assert "broken" in played.script.results()[2][1]
-
-
-async def test_w27_readers_overlap_and_results_come_in_request_order(play: Play) -> None:
-    spans: dict[int, tuple[float, float]] = {}
-    together = asyncio.Barrier(2)
-
-    @tool(needs_approval=False, read_only=True)
-    async def look(n: int) -> int:
-        """Looks."""
-        begun = time.monotonic()
-        if n < 3:
-            await asyncio.wait_for(together.wait(), PATIENCE)
-        await asyncio.sleep(0.05 * (3 - n))
-        spans[n] = (begun, time.monotonic())
-        return n
-
-    @tool(needs_approval=False)
-    async def change() -> str:
-        """Changes."""
-        begun = time.monotonic()
-        await asyncio.sleep(0.02)
-        spans[0] = (begun, time.monotonic())
-        return "changed"
-
-    batch = [("look", {"n": 1}), ("look", {"n": 2}), ("change", {}), ("look", {"n": 3})]
-    played = await play([calls(*batch), "ok"], run="go", tools=[look, change])
-    texts = [text for _, text in played.script.results()]
-    assert [("1" in texts[0]), ("2" in texts[1]), ("changed" in texts[2]), ("3" in texts[3])] == [True] * 4
-    assert spans[1][0] < spans[2][1] and spans[2][0] < spans[1][1], "the readers ran together"
-    assert spans[0][0] >= max(spans[1][1], spans[2][1]) and spans[3][0] >= spans[0][1], "the writer ran alone"
-
-
-@pytest.mark.parametrize(
-    ("on_failure", "expected"),
-    [
-        ("fail_fast", ["success", "execution_failed", "skipped", "skipped"]),
-        ("collect_all", ["success", "execution_failed", "success", "success"]),
-    ],
-)
-async def test_w28_a_failure_stops_the_rest_only_where_it_should(
-    play: Play, on_failure: Any, expected: list[str]
-) -> None:
-    batch = BatchSettings(mode="sequential", on_failure=on_failure)
-    four = [("list_files", {"path": "/workspace"}), ("fails", {}), ("list_files", {}), ("list_files", {})]
-    played = await play([calls(*four), "ok"], run="go", worker=worker(batch=batch), tools=[failing("no")])
-    assert [status for status, _ in played.script.results()] == expected
-
-
-async def test_w29_one_denial_leaves_the_others_alone(play: Play) -> None:
-    ran = []
-
-    @tool
-    async def touch(n: int) -> int:
-        """Touches."""
-        ran.append(n)
-        return n
-
-    def ask(request: Any) -> dict[str, Any]:
-        return {"approved": request.args["n"] != 2, "reason": "not that one"}
-
-    played = await play(
-        [calls(("touch", {"n": 1}), ("touch", {"n": 2}), ("touch", {"n": 3})), "ok"],
-        run="go",
-        tools=[touch],
-        approval="interactive",
-        approval_callback=ask,
-    )
-    assert sorted(ran) == [1, 3]
-    assert [status for status, _ in played.script.results()] == ["success", "approval_denied", "success"]
-    assert played.script.results()[1][1] == "Denied by the user: not that one"
 
 
 async def test_stop_ends_the_turn_and_skips_the_rest(play: Play) -> None:
@@ -201,16 +132,6 @@ async def test_a_silent_model_is_told_after_a_while_and_again(play: Play, monkey
     before = len(told)
     monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", LONG)
     assert (await played.runtime.turn("go")).response == "quick" and len(told) == before
-
-
-async def test_w31_the_iteration_limit_ends_the_run(play: Play) -> None:
-    played = await play([calls(("list_files", {}))] * 3, worker=worker(max_iterations=3))
-    result = await played.runtime.run("go")
-    assert (result.success, result.status, result.error) == (
-        False,
-        RunStatus.LIMIT,
-        "Maximum iterations (3) exceeded",
-    )
 
 
 async def test_a_cut_response_runs_nothing(play: Play) -> None:
