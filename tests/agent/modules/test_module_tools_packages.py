@@ -16,8 +16,7 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.tools.tool import Tool
 
 WEB = '''
-from pydantic import BaseModel
-from golem_forge import Tool, tool
+from golem_forge import tool
 from acme_words import WORD
 
 @tool
@@ -40,6 +39,10 @@ class Web:
 
     def get_tools(self, ctx):
         return tools
+'''
+KEYED = """
+from pydantic import BaseModel
+from golem_forge import tool
 
 class Keyed:
     name = "keyed"
@@ -54,8 +57,7 @@ class Keyed:
             return f"{ctx.config.region} {ctx.config.limit}"
 
         return [where]
-
-'''
+"""
 
 
 @pytest.fixture
@@ -65,12 +67,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in {
         "acme_tools/__init__.py": "from acme_tools.web import tools as everything\n",
         "acme_tools/web.py": WEB,
+        "acme_tools/keyed.py": KEYED,
         "acme_words.py": "WORD = 'found'\n",
         "acme_tools-1.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme-tools\nVersion: 1.2\n",
         "acme_tools-1.2.dist-info/entry_points.txt": "[golem_forge.toolsets]\nweb = acme_tools.web:Web\nlist = "
         "acme_tools.web:build\n[console_scripts]\nacme = acme_tools:main\n",
         "acme_tools-1.2.dist-info/top_level.txt": "acme_tools\nacme_words\n",
-        "acme_tools-1.2.dist-info/RECORD": "acme_tools/__init__.py,,\nacme_tools/web.py,,\nacme_words.py,,\n",
+        "acme_tools-1.2.dist-info/RECORD": "acme_tools/__init__.py,,\nacme_tools/web.py,,\nacme_tools/keyed.py,,\n"
+        "acme_words.py,,\n",
     }.items():
         path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,14 +110,14 @@ async def test_w14_a_toolset_a_list_and_what_gives_one(
 
 
 async def test_a_toolset_has_keys_of_its_own(place: Any, call: Any, package: Path) -> None:
-    tools = await external(place, **{"import": "acme_tools.web:Keyed"}, config={"region": "eu"}).load()
+    tools = await external(place, **{"import": "acme_tools.keyed:Keyed"}, config={"region": "eu"}).load()
     assert (await call(place.path(tools), "where")).text == "eu 3"
     text = """---
 name: main
 toolsets:
   external:
     package: acme-tools
-    import: acme_tools.web:Keyed
+    import: acme_tools.keyed:Keyed
     config:
       limit: many
       regoin: eu
