@@ -1,15 +1,16 @@
-"""The loop: one input, as many turns as it takes, one answer. workers.md §6, §8, cases 26–33."""
+"""The loop: one input, as many turns as it takes, one answer. workers.md §6, §8, cases 26 to 33; of many calls in one
+response (27 to 29): orchestrator/test_schedule.py; each limit of a worker (31): config_keys.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from typing import Any
 
 import pytest
 from tests.agent.conftest import WORKSPACE, calls
-from tests.deadlines import LONG, PATIENCE, within
+from tests.deadlines import LONG, within
 
 from golem_forge import tool
 from golem_forge.agent.files.worker import BatchSettings, Worker
@@ -67,76 +68,6 @@ async def test_w26_unknown_tool_bad_arguments_and_a_raising_tool_are_results(pla
     assert "broken" in played.script.results()[2][1]
 
 
-async def test_w27_readers_overlap_and_results_come_in_request_order(play: Play) -> None:
-    spans: dict[int, tuple[float, float]] = {}
-    together = asyncio.Barrier(2)
-
-    @tool(needs_approval=False, read_only=True)
-    async def look(n: int) -> int:
-        """Looks."""
-        begun = time.monotonic()
-        if n < 3:
-            await asyncio.wait_for(together.wait(), PATIENCE)
-        await asyncio.sleep(0.05 * (3 - n))
-        spans[n] = (begun, time.monotonic())
-        return n
-
-    @tool(needs_approval=False)
-    async def change() -> str:
-        """Changes."""
-        begun = time.monotonic()
-        await asyncio.sleep(0.02)
-        spans[0] = (begun, time.monotonic())
-        return "changed"
-
-    batch = [("look", {"n": 1}), ("look", {"n": 2}), ("change", {}), ("look", {"n": 3})]
-    played = await play([calls(*batch), "ok"], run="go", tools=[look, change])
-    texts = [text for _, text in played.script.results()]
-    assert [("1" in texts[0]), ("2" in texts[1]), ("changed" in texts[2]), ("3" in texts[3])] == [True] * 4
-    assert spans[1][0] < spans[2][1] and spans[2][0] < spans[1][1], "the readers ran together"
-    assert spans[0][0] >= max(spans[1][1], spans[2][1]) and spans[3][0] >= spans[0][1], "the writer ran alone"
-
-
-@pytest.mark.parametrize(
-    ("on_failure", "expected"),
-    [
-        ("fail_fast", ["success", "execution_failed", "skipped", "skipped"]),
-        ("collect_all", ["success", "execution_failed", "success", "success"]),
-    ],
-)
-async def test_w28_a_failure_stops_the_rest_only_where_it_should(
-    play: Play, on_failure: Any, expected: list[str]
-) -> None:
-    batch = BatchSettings(mode="sequential", on_failure=on_failure)
-    four = [("list_files", {"path": "/workspace"}), ("fails", {}), ("list_files", {}), ("list_files", {})]
-    played = await play([calls(*four), "ok"], run="go", worker=worker(batch=batch), tools=[failing("no")])
-    assert [status for status, _ in played.script.results()] == expected
-
-
-async def test_w29_one_denial_leaves_the_others_alone(play: Play) -> None:
-    ran = []
-
-    @tool
-    async def touch(n: int) -> int:
-        """Touches."""
-        ran.append(n)
-        return n
-
-    def ask(request: Any) -> dict[str, Any]:
-        return {"approved": request.args["n"] != 2, "reason": "not that one"}
-
-    played = await play(
-        [calls(("touch", {"n": 1}), ("touch", {"n": 2}), ("touch", {"n": 3})), "ok"],
-        run="go",
-        tools=[touch],
-        approval="interactive",
-        approval_callback=ask,
-    )
-    assert sorted(ran) == [1, 3]
-    assert [status for status, _ in played.script.results()] == ["success", "approval_denied", "success"]
-    assert played.script.results()[1][1] == "Denied by the user: not that one"
-
-
 async def test_stop_ends_the_turn_and_skips_the_rest(play: Play) -> None:
     played = await play(
         [calls(("write_file", {"path": "a", "content": "x"}), ("list_files", {}))],
@@ -149,14 +80,6 @@ async def test_stop_ends_the_turn_and_skips_the_rest(play: Play) -> None:
     results = played.runtime.history.messages[-1]
     assert isinstance(results, ResultsMessage)
     assert [each.status.value for each in results.results] == ["approval_denied", "skipped"]
-
-
-async def test_w30_repeating_a_failing_call_is_noted_then_ended(play: Play) -> None:
-    played = await play([calls(("fails", {"n": 1}))] * 5, tools=[failing("always")])
-    result = await played.runtime.run("go")
-    assert result.status is RunStatus.FAILED and "'fails'" in result.error
-    assert "This exact call has failed 3 times." in played.script.results(3)[0][1]
-    assert "This exact call" not in played.script.results(2)[0][1]
 
 
 async def test_w30_the_same_successful_call_is_told_once_then_stopped_as_repetition(play: Play) -> None:
@@ -209,16 +132,6 @@ async def test_a_silent_model_is_told_after_a_while_and_again(play: Play, monkey
     before = len(told)
     monkeypatch.setattr("golem_forge.agent.dialogue.FIRST_NOTICE_S", LONG)
     assert (await played.runtime.turn("go")).response == "quick" and len(told) == before
-
-
-async def test_w31_the_iteration_limit_ends_the_run(play: Play) -> None:
-    played = await play([calls(("list_files", {}))] * 3, worker=worker(max_iterations=3))
-    result = await played.runtime.run("go")
-    assert (result.success, result.status, result.error) == (
-        False,
-        RunStatus.LIMIT,
-        "Maximum iterations (3) exceeded",
-    )
 
 
 async def test_a_cut_response_runs_nothing(play: Play) -> None:
@@ -280,18 +193,6 @@ async def test_w33_an_answer_that_does_not_fit_is_repaired_once(play: Play) -> N
     again = await play(['{"n": "x"}', '{"n": "y"}'], worker=worker(output_schema=schema), journal=False)
     result = await again.runtime.run("go")
     assert result.status is RunStatus.FAILED and "$.n" in result.error
-
-
-async def test_w19_a_token_budget_stops_before_the_next_request(play: Play) -> None:
-    first = Turn(
-        say="so far", calls=(TurnCall(tool="list_files", args={}),), usage=TokenUsage(input=19_000, output=850)
-    )
-    played = await play([first], worker=worker(budget=BudgetLimits(max_tokens=20_000)))
-    result = await played.runtime.run("go")
-    assert result.status is RunStatus.LIMIT
-    assert result.error == "budget exceeded: max_tokens 20000 (used 19850)"
-    assert result.partial == "so far"
-    assert len(played.script.requests) == 1
 
 
 async def test_calls_beyond_the_budget_are_skipped_and_end_the_run(play: Play) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -182,16 +180,6 @@ def test_resuming_again_finds_the_same(killed: tuple[Path, Path]) -> None:
     third.journal.close()
     assert effects.read_text() == "quick\nslow\n"
     assert sum(record["type"] == "history" for record in read(third.journal.path)) == 3, "completed once"
-
-
-def test_w43_a_second_process_gets_session_is_in_use(tmp_path: Path, python: Callable[..., Any]) -> None:
-    begun(tmp_path).close()
-    resumed = resume(tmp_path, "s1")
-    script = "import sys, pathlib, golem_forge.agent.resume as it; it.resume(pathlib.Path(sys.argv[1]), 's1')"
-    with python(script, tmp_path) as other:
-        _, said = other.communicate(timeout=PATIENCE)
-    assert other.returncode == 1 and "session is in use: s1" in said
-    resumed.journal.close()
 
 
 def test_w43_changed_worker_files_are_named(tmp_path: Path) -> None:
@@ -564,49 +552,6 @@ async def test_last_is_the_last_one_in_this_directory(play: Any, tmp_path: Path)
     assert here.runtime.session_id == ids[0]
 
 
-RUNNING = """
-    import asyncio, os, signal, sys
-    from golem_forge import tool
-    from golem_forge.agent.runtime import WorkerRuntime
-
-    @tool(needs_approval=False)
-    def count(what: str) -> str:
-        with open(sys.argv[3], "a") as file:
-            file.write(what + "\\n")
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    async def main():
-        runtime = WorkerRuntime(directory=sys.argv[1], home=sys.argv[2], model="scripted:first.yaml", tools=[count])
-        await runtime.initialize()
-        await runtime.run("count, please")
-
-    asyncio.run(main())
-"""
-
-
-async def test_w42_a_worker_goes_on_after_the_kill(tmp_path: Path, python: Callable[..., Any]) -> None:
-    program, home, effects = tmp_path / "program", tmp_path / "forge", tmp_path / "effects"
-    program.mkdir()
-    (program / "main.worker").write_text("---\nname: main\n---\nYou count.\n")
-    (program / "first.yaml").write_text(
-        "turns:\n  - say: I count.\n    calls: [{tool: count, args: {what: a}, id: c1}]\n  - say: never\n"
-    )
-    (program / "second.yaml").write_text("turns:\n  - {expect: And now, say: It may have run.}\n")
-    with python(RUNNING, program, home, effects) as process:
-        _, said = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, effects.read_text()) == (-signal.SIGKILL, "a\n"), said
-    (program / "main.worker").write_text("---\nname: main\n---\nYou count well.\n")
-    runtime = WorkerRuntime(home=home, resume="last", model="scripted:second.yaml")
-    await runtime.initialize()
-    assert "main.worker" in "".join(runtime.notices), "W43: the changed file is named"
-    result = await runtime.run("And now?")
-    user, asked, results, *_ = runtime.history.messages
-    await runtime.aclose()
-    assert (result.response, effects.read_text()) == ("It may have run.", "a\n")
-    assert isinstance(user, UserMessage) and user.text == "count, please" and isinstance(asked, AssistantMessage)
-    assert isinstance(results, ResultsMessage) and results.results[0].text == "may have run before the crash"
-
-
 DYING = """
 import asyncio, os, sys
 from golem_forge import FunctionScript, Turn, TurnCall, Worker, WorkerRuntime, tool
@@ -627,11 +572,14 @@ asyncio.run(main())
 """
 
 
-async def test_a_question_that_was_open_when_the_embedding_process_died_is_asked_again(tmp_path: Path) -> None:
+async def test_a_question_that_was_open_when_the_embedding_process_died_is_asked_again(
+    tmp_path: Path, python: Callable[..., Any]
+) -> None:
     (project := tmp_path / "project").mkdir()
     home = tmp_path / "home"
-    died = subprocess.run([sys.executable, "-c", DYING, project, home], timeout=PATIENCE)
-    assert died.returncode == 3
+    with python(DYING, project, home) as died:
+        _, said = died.communicate(timeout=PATIENCE)
+    assert died.returncode == 3, said
     sold: list[str] = []
     asked: list[Any] = []
 

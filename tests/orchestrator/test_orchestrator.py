@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
-from golem_forge import BlockedError, Caller, Tool, ToolCall, ToolContext, ToolResult, tool
+from golem_forge import Caller, Tool, ToolCall, ToolContext, ToolResult, tool
 
 
 @tool(needs_approval=False)
@@ -23,16 +23,10 @@ async def outcome_of(path: Any, name: str, args: Any, caller: Caller = Caller.LL
 
 
 async def test_a_call_runs_and_gives_its_value(make_path: Any) -> None:
-    outcome = await outcome_of(make_path(add), "add", {"a": 2, "b": 3})
-    assert (outcome.status, outcome.text) == ("success", "5")
-    assert outcome.result.value == {"kind": "json", "data": 5}
-    assert outcome.decision.verdict == "preApproved"
-
-
-async def test_values_are_coerced_and_defaults_filled(make_path: Any) -> None:
     outcome = await outcome_of(make_path(add), "add", {"a": "2"})
-    assert outcome.args == {"a": 2, "b": 1}
-    assert outcome.text == "3"
+    assert (outcome.status, outcome.args, outcome.text) == ("success", {"a": 2, "b": 1}, "3")
+    assert outcome.result.value == {"kind": "json", "data": 3}
+    assert outcome.decision.verdict == "preApproved"
 
 
 @pytest.mark.parametrize(
@@ -147,36 +141,6 @@ async def test_a_value_json_cannot_hold_never_crashes_the_path(make_path: Any, v
     assert (await outcome_of(path, "add", {"a": 1})).ok
 
 
-async def test_a_wrong_return_value_is_named_by_its_path(make_path: Any) -> None:
-    @tool(needs_approval=False)
-    def numbers() -> list[int]:
-        """Claims numbers."""
-        return ["a"]  # type: ignore[list-item]
-
-    outcome = await outcome_of(make_path(numbers), "numbers", {})
-    assert outcome.status == "execution_failed"
-    assert "tool 'numbers' returned an invalid value at $[0]" in outcome.error
-
-
-async def test_blocked_error_ends_the_call_by_policy(make_path: Any) -> None:
-    @tool(needs_approval=False)
-    def never() -> str:
-        raise BlockedError("not on Sundays")
-
-    outcome = await outcome_of(make_path(never), "never", {})
-    assert (outcome.status, outcome.error) == ("policy_denied", "not on Sundays")
-
-
-async def test_the_context_is_injected_and_not_part_of_the_schema(make_path: Any) -> None:
-    @tool(needs_approval=False)
-    async def where(note: Annotated[str, "what to say"], *, ctx: ToolContext) -> str:
-        return f"{ctx.worker} {ctx.caller} {note}"
-
-    assert list(where.input_schema["properties"]) == ["note"]
-    outcome = await outcome_of(make_path(where), "where", {"note": "hi"})
-    assert outcome.text == "main llm hi"
-
-
 async def test_models_and_literals_arrive_as_declared(make_path: Any) -> None:
     class Point(BaseModel):
         x: int
@@ -193,15 +157,6 @@ async def test_models_and_literals_arrive_as_declared(make_path: Any) -> None:
     assert outcome.args == {"to": {"x": 7}, "how": "slow"}
     bad = await outcome_of(path, "move", {"to": {"x": "z"}, "how": "never"})
     assert "to.x" in bad.error and "how" in bad.error
-
-
-async def test_a_full_tool_object_takes_its_arguments_as_one_mapping(make_path: Any) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 0}}, "required": ["n"]}
-    double = Tool("double", "Doubles.", input_schema=schema, execute=lambda args: args["n"] * 2, needs_approval=False)
-    path = make_path(double)
-    assert (await outcome_of(path, "double", {"n": 4})).text == "8"
-    bad = await outcome_of(path, "double", {"n": -1})
-    assert bad.status == "input_invalid" and bad.error.startswith("double: n: ")
 
 
 async def test_an_error_result_is_a_failure(make_path: Any) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
@@ -60,10 +60,8 @@ def test_cards_come_one_by_one_in_the_order_of_the_calls_and_none_after_the_turn
     assert "success pushed main" in ended and "pushed odd" not in ended
 
 
-def test_without_a_terminal_it_denies_and_says_why(program: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
-    )
+def test_without_a_terminal_it_denies_and_says_why(program: Path, ready_forge: Any) -> None:
+    ran = ready_forge.program(str(program), cwd=program.parent, env=os.environ)
     assert ran.stdout.count("approval_denied") == 5, ran.stderr
     assert "There is no terminal to ask on." in ran.stdout
     assert "Approve?" not in ran.stderr

@@ -14,6 +14,7 @@ Its strict form is for manifests: a scalar without quotes stays a `PlainText`, b
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -274,12 +275,17 @@ def check_unicode(text: str, path: YamlPath, line: int) -> str:
 
 _DEEPEST_SIMPLE: Final = 20
 
-_FIELD: Final = regex(r"( *)([A-Za-z_][A-Za-z0-9_-]{0,63}):(?: +(.*))?")
+_KEY: Final = "[A-Za-z_][A-Za-z0-9_-]{0,63}"
+_FIELD: Final = regex(rf"( *)({_KEY}):(?: +(.*))?")
 _ITEM: Final = regex(r"( *)-( +)([^ -].*)")
-_QUOTED: Final = regex(r"""(?:"([^"\\]*)"|'([^']*)') *(?: #.*)?""")
+_QUOTED: Final = regex(r"""("(?:[^"\\]|\\["\\/bfnrt])*")|'([^']*)'""")
 _PLAIN_SCALAR: Final = regex(r"(?:[^\s\-?:,\[\]{}#&*!|>'\"%@`=]|-[0-9.])(?:(?! #|: |:$).)*")
-_WORD: Final = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_LIST: Final = regex(rf"\[ *((?:{_WORD}(?: *, *{_WORD})*)?) *\] *(?: #.*)?")
+_LINE_END: Final = regex(" *(?: #.*)?")
+_FLOW_EMPTY: Final = regex(r"\[ *\]|\{ *\}")
+_FLOW_START: Final = regex(r"([\[{]) *")
+_FLOW_KEY: Final = regex(rf"""(?:({_KEY})|"([^"\\]{{0,64}})"|'([^']{{0,64}})') *: +""")
+_FLOW_PLAIN: Final = regex(r"(?:[A-Za-z0-9_./~$]|-[0-9.])(?:[^:?,\[\]{}#'\"]*[^ :?,\[\]{}#'\"])?")
+_FLOW_NEXT: Final = regex(" *(?:([]}])|, *)")
 _LITERAL_BLOCK: Final = regex(r"\|(-?)")
 
 
@@ -287,19 +293,15 @@ def read_simple_document(text: str, *, strict: bool = False) -> YamlDocument | N
     """Reads simple YAML, which is nearly all there is, ten times faster than the library's parser and without loading
     it. None for anything else: it never decides that something is wrong. A test compares every answer with the
     parser's."""
-    if not text.endswith("\n") or not text.replace("\n", "").isprintable():
+    if not text.replace("\n", "").isprintable():
         return None
-    lines = text.split("\n")[:-1]
     document = YamlDocument(strict=strict)
-    reader = _SimpleReader(lines, document)
     try:
-        if reader.next_indent() != 0:
-            return None
-        document.value = reader.mapping(0, ())
+        document.value = _SimpleReader(text, document).whole()
     except _NotSimple:
         return None
-    whole = reader.at == len(lines) and len(document.lines) <= (MAX_STRICT_VALUES if strict else MAX_VALUES)
-    return document if whole and not document.problems else None
+    few = len(document.lines) <= (MAX_STRICT_VALUES if strict else MAX_VALUES)
+    return document if few and not document.problems else None
 
 
 class _NotSimple(Exception):
@@ -307,9 +309,10 @@ class _NotSimple(Exception):
 
 
 class _SimpleReader:
-    def __init__(self, lines: list[str], document: YamlDocument) -> None:
+    def __init__(self, text: str, document: YamlDocument) -> None:
         self.at = 0
-        self._lines = lines
+        self._lines = text.removesuffix("\n").split("\n")
+        self._ends_a_line = text.endswith("\n")
         self._document = document
 
     def next_indent(self) -> int:
@@ -323,7 +326,21 @@ class _SimpleReader:
             self.at += 1
         return -1
 
-    def mapping(self, indent: int, path: YamlPath) -> dict[str, Any]:
+    def whole(self) -> dict[str, Any]:
+        """A mapping, or one line that is one, e.g. JSON."""
+        if self.next_indent() != 0:
+            raise _NotSimple
+        line = self._lines[self.at]
+        if line[0] == "{":
+            self.at += 1
+            value: dict[str, Any] = self._on_one_line(line, ())
+        else:
+            value = self._mapping(0, ())
+        if self.next_indent() != -1:
+            raise _NotSimple
+        return value
+
+    def _mapping(self, indent: int, path: YamlPath) -> dict[str, Any]:
         if len(path) > _DEEPEST_SIMPLE:
             raise _NotSimple
         self._note(path)
@@ -355,7 +372,7 @@ class _SimpleReader:
         if below >= indent and self._lines[self.at][below] == "-":
             return self._sequence(below, path)
         if below > indent:
-            return self.mapping(below, path)
+            return self._mapping(below, path)
         return self._document.plain("", self._document.lines[path])
 
     def _sequence(self, indent: int, path: YamlPath) -> list[Any]:
@@ -366,7 +383,7 @@ class _SimpleReader:
             if _FIELD.fullmatch(rest):
                 inner = indent + 1 + len(match[2])
                 self._lines[self.at] = " " * inner + rest
-                made.append(self.mapping(inner, place))
+                made.append(self._mapping(inner, place))
             else:
                 self._note(place)
                 self.at += 1
@@ -376,16 +393,54 @@ class _SimpleReader:
         return made
 
     def _on_one_line(self, text: str, path: YamlPath) -> Any:
-        line = self.at
         if (match := _PLAIN_SCALAR.match(text)) and (match.end() == len(text) or text.startswith(" #", match.end())):
-            return self._document.plain(match[0].rstrip(" "), line)
-        if match := _QUOTED.fullmatch(text):
-            return match[1] if match[1] is not None else match[2]
-        if match := _LIST.fullmatch(text):
-            words = match[1].replace(" ", "").split(",") if match[1] else ()
-            self._document.lines.update(((*path, index), line) for index in range(len(words)))
-            return [self._document.plain(word, line) for word in words]
+            return self._document.plain(match[0].rstrip(" "), self.at)
+        value, end = self._flow_value(text, 0, path)
+        if not _LINE_END.fullmatch(text, end):
+            raise _NotSimple
+        return value
+
+    def _flow_value(self, text: str, start: int, path: YamlPath) -> tuple[Any, int]:
+        """Returns the value that begins at `start`, in a line that was taken already, and where it ends."""
+        if len(path) > _DEEPEST_SIMPLE:
+            raise _NotSimple
+        self._document.lines.setdefault(path, self.at)
+        if match := _QUOTED.match(text, start):
+            return json.loads(match[1]) if match[1] else match[2], match.end()
+        if match := _FLOW_EMPTY.match(text, start):
+            return [] if match[0][0] == "[" else {}, match.end()
+        if match := _FLOW_START.match(text, start):
+            read = self._flow_mapping if match[1] == "{" else self._flow_sequence
+            return read(text, match.end(), path)
+        if match := _FLOW_PLAIN.match(text, start):
+            return self._document.plain(match[0], self.at), match.end()
         raise _NotSimple
+
+    def _flow_mapping(self, text: str, at: int, path: YamlPath) -> tuple[dict[str, Any], int]:
+        made: dict[str, Any] = {}
+        closed = ""
+        while not closed:
+            match = _FLOW_KEY.match(text, at)
+            key = next(filter(None, match.groups()), "") if match else ""
+            if match is None or key in made:
+                raise _NotSimple
+            place, at = (*path, key), match.end()
+            if text.startswith((",", "}"), at):
+                self._document.lines[place] = self.at
+                made[key] = self._document.plain("", self.at)
+            else:
+                made[key], at = self._flow_value(text, at, place)
+            closed, at = _flow_next(text, at, "}")
+        return made, at
+
+    def _flow_sequence(self, text: str, at: int, path: YamlPath) -> tuple[list[Any], int]:
+        made: list[Any] = []
+        closed = ""
+        while not closed:
+            value, at = self._flow_value(text, at, (*path, len(made)))
+            made.append(value)
+            closed, at = _flow_next(text, at, "]")
+        return made, at
 
     def _literal(self, indent: int, chomp: str) -> str:
         start, lines = self.at, self._lines
@@ -400,8 +455,20 @@ class _SimpleReader:
             self.at += 1
         if self.at < len(lines) and not lines[self.at].strip(" "):
             raise _NotSimple
-        text = "\n".join(each[inner:] for each in lines[start : self.at]).rstrip("\n")
-        return text if chomp else text + "\n"
+        block = "\n".join(each[inner:] for each in lines[start : self.at]).rstrip("\n")
+        if chomp:
+            return block
+        if self.at == len(lines) and not self._ends_a_line:
+            raise _NotSimple
+        return block + "\n"
+
+
+def _flow_next(text: str, at: int, closing: str) -> tuple[str, int]:
+    """Takes the comma, or the bracket `closing`, and gives the bracket."""
+    match = _FLOW_NEXT.match(text, at)
+    if match is None or match[1] not in (None, closing):
+        raise _NotSimple
+    return match[1] or "", match.end()
 
 
 MAX_BYTES: Final = 1 << 20

@@ -39,12 +39,8 @@ _MAX_DEPTH: Final = 100
 _QUICK_DEPTH: Final = 8
 """Maximum depth of the quick test, so that a value that contains itself ends it soon."""
 _SCALARS: Final = frozenset({int, float, bool, type(None)})
-_LONG_TEXT: Final = 400
-"""From this length on, a substring search for each spelling is faster than one regular expression."""
-_MANY_SPELLINGS: Final = 40
-_LONG_TEXT_FOR_MANY: Final = 20
-"""The same limit if there are more than `_MANY_SPELLINGS` spellings, e.g. the lines of a key."""
 _MAX_CLEAN_TEXTS: Final = 2048
+_LONGEST_CLEAN_TEXT: Final = 400
 _NAME: Final = regex(r"[\w.\-]*")
 _NAMES: Final = regex(r"[\w.\-/\\]*")
 _NAMES_IN_URL: Final = regex(r"[\w.\-%]*")
@@ -68,18 +64,15 @@ class Redactor:
         self._values: set[str] = set()
         """The secrets themselves; `_secrets` has their spellings."""
         self._paths: dict[str, str] = {}
-        self._finder: re.Pattern[str] | None = None
-        """Every spelling of secrets and paths."""
+        self._spellings: tuple[str, ...] = ()
+        """Of secrets and paths. Looked for one by one: a regular expression of them all takes milliseconds to compile,
+        again after each thing that is learned, and a session shows too few texts to earn that back."""
         self._clean: set[str] = set()
         """Short texts that were looked through: ids and names come again and again."""
         self._shortest = 0
         self._longest = 0
         self._longest_divided = 0
-        self._long = _LONG_TEXT
         self._learned = 0
-        self._compiled = 0
-        """How much of what was learned `_finder` has: it is made when it is first needed, not at every step of a start
-        that adds one after the other. It takes milliseconds, so a copy for one child's output does without."""
 
     @property
     def secrets(self) -> Mapping[str, str]:
@@ -152,15 +145,13 @@ class Redactor:
     def text(self, text: str) -> str:
         if len(text) < self._shortest or not self._learned or text in self._clean:
             return text
-        if len(text) >= self._long:
-            if not any(form in text for form in self._secrets) and not any(form in text for form in self._paths):
-                return text
-        elif not self._current_finder().search(text):
+        if any(form in text for form in self._spellings):
+            return self.redact_paths(self.redact_secrets(text))
+        if len(text) <= _LONGEST_CLEAN_TEXT:
             if len(self._clean) >= _MAX_CLEAN_TEXTS:
                 self._clean.clear()
             self._clean.add(text)
-            return text
-        return self.redact_paths(self.redact_secrets(text))
+        return text
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
         """Returns where `text` would replace a secret; a stream must not be divided there."""
@@ -282,20 +273,10 @@ class Redactor:
         return redaction_marker(encode_json(item).decode())
 
     def _learn(self) -> None:
-        self._long = _LONG_TEXT if len(self._secrets) + len(self._paths) <= _MANY_SPELLINGS else _LONG_TEXT_FOR_MANY
-        self._shortest = min(map(len, (*self._secrets, *self._paths)))
+        self._spellings = (*self._secrets, *self._paths)
+        self._shortest = min(map(len, self._spellings))
         self._learned += 1
         self._clean.clear()
-
-    def _current_finder(self) -> re.Pattern[str]:
-        """Returns the compiled pattern; compiles it again if secrets were added. What another thread adds meanwhile
-        counts the next time.
-        """
-        if self._finder is None or self._compiled != self._learned:
-            learned = self._learned
-            self._finder = re.compile(_any_of((*self._secrets, *self._paths)))
-            self._compiled = learned
-        return self._finder
 
 
 def redaction_marker(text: str) -> str:
@@ -328,14 +309,12 @@ def _end_of(text: str, names: re.Pattern[str]) -> str:
 
 
 def _alternatives(spellings: Mapping[str, str], text: str, after: str = "") -> re.Pattern[str] | None:
-    """A pattern of those that are in the text: each alternative costs at every place, and most texts have none."""
-    found = [form for form in list(spellings) if form in text]
-    return re.compile(f"{_any_of(found)}{after}") if found else None
+    """A pattern of those that are in the text: each alternative costs at every place, and most texts have none.
 
-
-def _any_of(spellings: Iterable[str]) -> str:
-    """Longest first: a short secret must not be found inside a longer one and leave the rest of it standing."""
-    return f"(?:{'|'.join(map(re.escape, sorted(spellings, key=len, reverse=True)))})"
+    Longest first: a short secret must not be found inside a longer one and leave the rest of it standing.
+    """
+    found = sorted((form for form in list(spellings) if form in text), key=len, reverse=True)
+    return re.compile(f"(?:{'|'.join(map(re.escape, found))}){after}") if found else None
 
 
 class StreamRedactor:

@@ -214,8 +214,10 @@ def _same(text: str, value: Any) -> bool:
         return False
 
 
-_EXACT_TYPES: Final[dict[Any, type]] = {kind: kind for kind in (int, str, bool, float)}
-_EXACT_NAMES: Final[dict[str, type]] = {kind.__name__: kind for kind in (int, str, bool, float)}
+_EXACT: Final[dict[type, str]] = {int: "integer", str: "string", bool: "boolean", float: "number"}
+"""Types that need no pydantic for a value that is exactly of them, and what a schema calls each."""
+_EXACT_TYPES: Final[dict[Any, type]] = {kind: kind for kind in _EXACT}
+_EXACT_NAMES: Final[dict[str, type]] = {kind.__name__: kind for kind in _EXACT}
 _UNCHECKED_TYPES: Final = (None, type(None), Any, ToolResult)
 _UNCHECKED_NAMES: Final = frozenset({"None", "Any", "typing.Any", "ToolResult"})
 
@@ -267,6 +269,8 @@ class TypedOutput:
             return None
 
     def schema(self) -> dict[str, Any] | None:
+        if self._exact is not None:
+            return {"type": _EXACT[self._exact]}
         if self._adapter is None:
             return None
         from pydantic.errors import PydanticUserError

@@ -30,7 +30,7 @@ async def served(
     ground.write("looking.py", PROGRAM.read_bytes())
     blocks = {}
     for name, keys in servers.items():
-        usual = {"command": "python3", "args": ["${zone:workspace}/looking.py"], "zones": {"workspace": "ro"}}
+        usual = {"command": "python3", "args": script(), "zones": {"workspace": "ro"}}
         blocks[name] = {"required": True, **({} if "url" in keys else usual), **keys}
     program = json.dumps({"mcp": {"servers": blocks}, **({"tools": tools} if tools else {})}) + "\n"
     ground.write("forge.yaml", program)
@@ -39,7 +39,7 @@ async def served(
 
 
 def script(*more: str) -> list[str]:
-    return ["${zone:workspace}/looking.py", *more]
+    return ["-S", "${zone:workspace}/looking.py", *more]
 
 
 def of_a_server(*names: str) -> Callable[[Case], Case]:

@@ -66,20 +66,20 @@ GENERATION = {
 
 
 async def generation_settings(ground: Ground, *, worker: bool) -> None:
-    for name, (wire_name, *values) in GENERATION.items():
-        for value in values:
-            said = f"model_settings: {{{name}: {value}}}\n"
-            with WireServer([WireTurn(say="Hi")]) as server:
-                address = (
-                    f"model: openai-compatible:x\nmodels: {{openai-compatible: {{base_url: {server.base_url('x')}}}}}\n"
-                )
-                await ground.run(
-                    [],
-                    worker=said if worker else "mode: single\n",
-                    program=address if worker else address + said,
-                    named_model=True,
-                )
-            assert server.requests[0].body[wire_name] == value
+    for at in (1, 2):
+        said = "".join(f", {name}: {values[at]}" for name, values in GENERATION.items())
+        said = f"model_settings: {{{said[2:]}}}\n"
+        with WireServer([WireTurn(say="Hi")]) as server:
+            address = f"{{openai-compatible: {{base_url: {server.base_url('x')}}}}}"
+            address = f"model: openai-compatible:x\nmodels: {address}\n"
+            await ground.run(
+                [],
+                worker=said if worker else "mode: single\n",
+                program=address if worker else address + said,
+                named_model=True,
+            )
+        body = server.requests[0].body
+        assert [body[values[0]] for values in GENERATION.values()] == [values[at] for values in GENERATION.values()]
 
 
 @key(*(f"model_settings.{name}" for name in GENERATION))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golem_forge.agent.files.toolset_blocks import check_servers, mcp_from_python, worker_blocks
-from golem_forge.agent.files.worker import AttachmentPolicy, BatchSettings, McpBlock, Worker, WorkerZone
+from golem_forge.agent.files.worker import McpBlock, Worker
 from golem_forge.agent.files.worker_file import WorkerProblems, missing_sandbox, parse_worker
 from golem_forge.agent.session_plan import BUILT_IN_WORKER, is_built_in
 from golem_forge.config.program import load_program
-from golem_forge.config.run_block import BudgetLimits
-from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome
 
@@ -200,45 +197,6 @@ def test_every_key_is_strict(front: str, said: str) -> None:
 def test_names_are_those_of_tools(name: str) -> None:
     [found] = problems(f"name: {name}")
     assert found.startswith("main.worker:2: name: ")
-
-
-@pytest.mark.parametrize(
-    ("front", "field", "value"),
-    [
-        ("description: d", "description", "d"),
-        ("mode: chat", "mode", "chat"),
-        ("model: openrouter:openai/gpt-4o:free", "model", "openrouter:openai/gpt-4o:free"),
-        ("compatible_models: ['a:*', b]", "compatible_models", ("a:*", "b")),
-        ("toolsets: {search: }", "toolsets", {"search": {}}),
-        ("input_schema: {type: string}", "input_schema", {"type": "string"}),
-        ("output_schema: {type: object}", "output_schema", {"type": "object"}),
-        ("allow_empty_input: true", "allow_empty_input", True),
-        ("max_iterations: 3", "max_iterations", 3),
-        ("max_context_tokens: 9000", "max_context_tokens", 9000),
-        ("tool_format: xml", "tool_format", "xml"),
-        ("batch: {mode: sequential}", "batch", BatchSettings(mode="sequential")),
-        ("budget: {max_tokens: 5, max_seconds: 1.5}", "budget", BudgetLimits(max_tokens=5, max_seconds=1.5)),
-        (
-            "attachment_policy: {max_attachments: 0, denied_suffixes: [.EXE]}",
-            "attachment_policy",
-            AttachmentPolicy(max_attachments=0, denied_suffixes=(".exe",)),
-        ),
-    ],
-)
-def test_each_key_arrives_W6(front: str, field: str, value: Any) -> None:
-    assert getattr(worker(f"name: g\n{front}"), field) == value != getattr(worker("name: g"), field)
-
-
-def test_zones_arrive_W6() -> None:
-    read = worker(
-        "name: g\nsandbox:\n  default_zone: b\n  zones:\n    - {name: a, mode: ro, subpath: src}\n"
-        "    - {name: b, approval: {write: preApproved, delete: blocked}}"
-    )
-    assert read.sandbox is not None and read.sandbox.default_zone == "b"
-    assert read.sandbox.zones == (
-        WorkerZone(name="a", mode="ro", subpath="src"),
-        WorkerZone(name="b", write=Verdict.PRE_APPROVED, delete=Verdict.BLOCKED),
-    )
 
 
 def test_a_toolset_that_needs_zones_without_any_is_a_warning_that_prints_the_block() -> None:

@@ -13,7 +13,6 @@ from golem_forge.agent.runtime import WorkerRuntime
 
 from .conftest import MODELS
 
-TURNS = 20
 CALLS = (
     ("update_plan", {"plan": [{"step": "look", "status": "in_progress"}, {"step": "mend", "status": "pending"}]}),
     ("list_dir", {}),
@@ -46,16 +45,17 @@ def write_skill(home: Path, name: str, description: str, text: str = "Look first
 
 
 @pytest.mark.parametrize("provider", MODELS)
-async def test_the_prefix_stays_over_twenty_turns(
-    wire: Any, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_prefix_stays_over_many_turns(
+    wire: Any, provider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_long: bool
 ) -> None:
+    count = 30 if is_long else 14
     monkeypatch.setenv("WIRE_KEY", "canary-1")
     project, home = tmp_path / "p", tmp_path / "home"
     project.mkdir()
     home.mkdir()
     write_skill(home, "mend", "How to mend.")
     turns = []
-    for number in range(TURNS):
+    for number in range(count):
         name, args = CALLS[number % len(CALLS)]
         turns += [
             wire.WireTurn(say="Let me.", calls=(wire.WireCall(name=name, args=args),)),
@@ -70,7 +70,7 @@ async def test_the_prefix_stays_over_twenty_turns(
             home=home,
             approval_mode="approve_all",
         ) as runtime:
-            for number in range(TURNS):
+            for number in range(count):
                 (project / "changing.txt").write_text(str(number))
                 write_skill(home, "mend", "How to mend.", f"Step {number}.")
                 if number in (5, 12):
@@ -79,7 +79,7 @@ async def test_the_prefix_stays_over_twenty_turns(
                     shutil.rmtree(home / "skills" / "late-5")
                 result = await runtime.turn(f"go {number}")
                 assert result.response == "Done.", result
-    assert len(server.requests) == 2 * TURNS
+    assert len(server.requests) == 2 * count
     assert "How to mend." in json.dumps(server.requests[0].body), "the skill is offered"
     before = parts(server.requests[0].body)
     for request in server.requests[1:]:

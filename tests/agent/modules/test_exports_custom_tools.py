@@ -28,10 +28,21 @@ async def test_the_named_exports_of_a_file_are_tools_here(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("code", "names", "said"),
     [
-        ("def a(): ...", ["b"], "Tool 'b' not found in {file}. Available exports: a"),
+        (
+            "def a(): ...\ndef b(): ...\nfrom os.path import join\n_c = 1",
+            ["x"],
+            "Tool 'x' not found in {file}. Available exports: a, b",
+        ),
         ("def _a(): ...", ["_a"], "Tool '_a' not found in {file}. Available exports: none"),
         ("a = []", ["a"], "'a' in {file} must be a function or a Tool"),
         ("\n1 / 0", ["a"], "Failed to load custom tools from {file}: ZeroDivisionError: division by zero (line 2)"),
+        ("def a(:\n  pass", ["a"], "Failed to load custom tools from {file}: SyntaxError: invalid syntax (line 1)"),
+        (
+            "\nimport nothing_like_it",
+            ["a"],
+            "Failed to load custom tools from {file}: ModuleNotFoundError: No module named 'nothing_like_it' (line 2)",
+        ),
+        ("a_schema = 3\ndef a(): ...", ["a"], "'a_schema' in {file} must be a pydantic model or a JSON Schema"),
         (None, ["a"], "Failed to load custom tools from {file}: file not found"),
         ("def a(): ...", [], "load_custom_tools('{file}'): name at least one tool"),
     ],

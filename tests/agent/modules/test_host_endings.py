@@ -84,23 +84,26 @@ async def test_w11_a_busy_loop_is_cancelled_alone(place: Any, call: Any) -> None
     assert other.alive and (await call(path, "count")).text == "1"
 
 
-async def test_w11_a_crash_is_one_failed_call_and_the_next_one_works(place: Any, call: Any) -> None:
+async def test_w11_a_crash_and_a_timeout_are_one_failed_call_each_and_an_idle_host_is_let_go(
+    place: Any, call: Any
+) -> None:
     place.write("tools.py", CODE)
     path = await place.opened(*NAMES)
+    (pool,) = place.made[0].pools
     assert [(await call(path, "count")).text for _ in range(2)] == ["1", "2"]  # one host, kept
     crashed = await call(path, "crash")
     assert (crashed.status, crashed.code) == (Status.EXECUTION_FAILED, "MODULE_HOST_ENDED")
     assert "exit code 3" in crashed.error and "last words" in crashed.error
     assert (await call(path, "count")).text == "1"
 
-
-async def test_a_timeout_ends_the_host_within_a_second(place: Any, call: Any) -> None:
-    place.write("tools.py", CODE)
-    path = await place.opened(*NAMES)
     with within(1.5):
         outcome = await call(path, "late")
     assert outcome.status is Status.TIMEOUT
+    pool._idle.idle_seconds = 0.2
     assert (await call(path, "count")).text == "1"
+    last = pool.hosts[0].pid
+    await until(lambda: not pool.hosts and gone(last))
+    assert (await call(path, "count")).text == "1", "module globals are each host's own"
 
 
 async def test_parallel_calls_get_at_most_four_hosts_and_all_end_with_the_session(place: Any, call: Any) -> None:
@@ -147,14 +150,3 @@ async def test_walls_that_would_be_others_now_are_built_anew(place: Any, call: A
     assert [(each["kind"], each["target"]) for each in refused.denials] == [("secret", "/data/.env")]
     assert first not in pool.hosts and gone(first.pid)
     assert os.path.exists(place.root / "data/.env")
-
-
-async def test_a_host_nobody_needs_is_let_go_and_the_next_call_gets_another(place: Any, call: Any) -> None:
-    place.write("tools.py", CODE)
-    path = await place.opened(*NAMES)
-    (pool,) = place.made[0].pools
-    pool._idle.idle_seconds = 0.2
-    assert (await call(path, "count")).text == "1"
-    first = pool.hosts[0].pid
-    await until(lambda: not pool.hosts and gone(first))
-    assert (await call(path, "count")).text == "1", "module globals are each host's own"

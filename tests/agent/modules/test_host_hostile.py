@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import time
 from collections.abc import Mapping
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from tests.deadlines import within
 
+from golem_forge.agent.modules import host
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
+from golem_forge.tools.tool import Tool
 
 WIRE = """
 import os, time
@@ -27,24 +32,43 @@ def send(data: bytes) -> None:
 _TOOL = '"name":"x","description":"d","input_schema":{"type":"object"},"mode":"llm"'
 
 
-@pytest.mark.parametrize(
-    "said",
-    [
-        "b'[1]\\n'",
-        "b'[' * 100_000 + b'\\n'",
-        "bytes([255, 254, 0, 10])",
-        "b'x' * (17 << 20) + b'\\n'",
-        """b'{"id":1,"value":[1]}\\n'""",
-        f"""b'{{"id":1,"value":[{{"export":"x",{_TOOL},"max_argument_bytes":Infinity}}]}}\\n'""",
-        f"""b'{{"id":1,"value":[{{"export":"x",{_TOOL},"aliases":[1]}}]}}\\n'""",
-        f"""b'{{"id":1,"value":[{{"export":"y",{_TOOL}}}]}}\\n'""",
-        """b'{"id":0,"aside":"' + b'x' * (1 << 20) + b'"}\\n'""",
-    ],
-    ids=["no-object", "deep", "binary", "huge", "no-tool", "no-number", "no-mapping", "not-named", "long-aside"],
-)
-async def test_what_is_no_description_is_a_load_error(place: Any, said: str) -> None:
-    """An error of the configuration, with its text; never an exception that ends the session."""
-    place.write("tools.py", f"{WIRE}\ndef x() -> int:\n    return 1\n\nsend({said})\n")
+NO_DESCRIPTIONS = {
+    "no-object": b"[1]",
+    "deep": b"[" * 100_000,
+    "binary": bytes([255, 254, 0]),
+    "huge": b"x" * (17 << 20),
+    "no-tool": b'{"id":1,"value":[1]}',
+    "no-number": f'{{"id":1,"value":[{{"export":"x",{_TOOL},"max_argument_bytes":Infinity}}]}}'.encode(),
+    "no-mapping": f'{{"id":1,"value":[{{"export":"x",{_TOOL},"aliases":[1]}}]}}'.encode(),
+    "not-named": f'{{"id":1,"value":[{{"export":"y",{_TOOL}}}]}}'.encode(),
+    "long-aside": b'{"id":0,"aside":"' + b"x" * (1 << 20) + b'"}',
+}
+
+
+@pytest.mark.parametrize("said", NO_DESCRIPTIONS.values(), ids=NO_DESCRIPTIONS)
+async def test_what_is_no_description_refuses_the_module_and_ends_its_host(
+    said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never an exception that ends the session."""
+    ours, theirs = socket.socketpair()
+    walled = Mock(child=Mock(wait=AsyncMock(return_value=None), end=AsyncMock()))
+    monkeypatch.setattr(host, "start_on_socket", AsyncMock(return_value=(walled, ours)))
+    order = {"names": ["x"]}
+    answering = asyncio.create_task(asyncio.to_thread(_say, theirs, said + b"\n"))
+    with pytest.raises(host.ModuleRefused, match=" host "):
+        await host.ModuleHost.start(Mock(redact=str), host.HostStart(digest="", order=order, job=Mock()))
+    walled.child.end.assert_awaited()
+    await answering
+
+
+def _say(wire: socket.socket, data: bytes) -> None:
+    with wire, contextlib.suppress(OSError):  # nobody reads all of what is too long
+        wire.sendall(data)
+
+
+async def test_a_real_host_that_sends_no_description_is_a_load_error(place: Any) -> None:
+    """An error of the configuration, with its text."""
+    place.write("tools.py", f"{WIRE}\ndef x() -> int:\n    return 1\n\nsend(b'x' * (17 << 20))\n")
     with pytest.raises(ConfigError, match=r"Failed to load custom tools from \./tools\.py: .* host "):
         await place.custom("x").load()
 
@@ -121,31 +145,35 @@ async def test_a_module_behind_a_link_is_looked_at_where_it_lies(place: Any, cal
     assert (await call(path, "x")).status is Status.EXECUTION_FAILED, "the old code is not run any more"
 
 
-@pytest.mark.parametrize(
-    "check", ["ctx.call_blocking('count', {})", """send(b'{"id":2,"call":1,"name":"count","args":{}}\\n')"""]
-)
-async def test_a_check_calls_no_tool(place: Any, call: Any, check: str) -> None:
+async def test_a_check_calls_no_tool(place: Any, call: Any) -> None:
     """Nobody has agreed to the call yet, so nothing is done on its behalf (approval.md §2: no `call`)."""
-    from golem_forge.tools.tool import Tool
-
     place.write(
         "tools.py",
         f"""from golem_forge import tool
 {WIRE}
-def check(args, ctx):
-    {check}
+def asks(args, ctx):
+    ctx.call_blocking('count', {{}})
     return False
 
-@tool(needs_approval=check)
+def writes(args, ctx):
+    send(b'{{"id":3,"call":1,"name":"count","args":{{}}}}\\n')
+    return False
+
+@tool(needs_approval=asks)
 def x() -> int:
+    return 1
+
+@tool(needs_approval=writes)
+def y() -> int:
     return 1
 """,
     )
     counted: list[int] = []
     count = Tool("count", "Counts.", execute=lambda: counted.append(1), needs_approval=False)
-    path = place.path([*await place.custom("x").load(), count])
-    refused = await call(path, "x")
-    assert refused.status is Status.POLICY_DENIED and "Approval check of 'x' failed" in refused.error
+    path = place.path([*await place.custom("x", "y").load(), count])
+    for name in "xy":
+        refused = await call(path, name)
+        assert refused.status is Status.POLICY_DENIED and f"Approval check of '{name}' failed" in refused.error
     assert counted == []
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.deadlines import within
 
+from golem_forge.agent.files.toolset_blocks import approval_of
 from golem_forge.core.decisions import Status
 from golem_forge.policy import base
+from golem_forge.policy.base import ApprovalBlocks
 
 OWN = """
     import time
@@ -49,35 +51,35 @@ OWN = """
 """
 
 
-async def test_w9_the_block_decides_where_the_tool_says_nothing(place: Any, call: Any, asked: Any) -> None:
+async def test_w9_the_block_decides_where_the_tool_says_nothing_and_blocked_never_prompts(
+    place: Any, call: Any, asked: Any
+) -> None:
     place.write("tools.py", OWN)
+    names = ("x", "y", "free", "push", "never")
+    modules = place.custom(*names)
+    tools = await modules.load()
+
+    def path(approval: dict[str, Any], ask: Any) -> Any:
+        worker = place.worker(custom={"module": "./tools.py", "tools": list(names), "approval": approval})
+        return place.path(tools, ask=ask, blocks=ApprovalBlocks(blocks=approval_of(worker, modules.exposed())))
+
     ask = asked({"approved": True})
-    approval = {"default": "preApproved", "tools": {"x": "ask"}}
-    path = await place.opened("x", "y", "free", ask=ask, approval=approval)
-    assert [(await call(path, name)).text for name in ("x", "y", "free")] == ["x", "y", "free"]
+    said = path({"default": "preApproved", "tools": {"x": "ask"}}, ask)
+    assert [(await call(said, name)).text for name in ("x", "y", "free")] == ["x", "y", "free"]
     assert [request.tool for request in ask] == ["x"]
 
-
-async def test_w9_blocked_never_runs_and_never_prompts(place: Any, call: Any, asked: Any) -> None:
-    place.write("tools.py", OWN)
-    ask = asked({"approved": True})
     for answering in (ask, None):  # a person, and approve_all
-        path = await place.opened("x", ask=answering, approval={"tools": {"x": "blocked"}})
-        outcome = await call(path, "x")
+        outcome = await call(path({"tools": {"x": "blocked"}}, answering), "x")
         assert (outcome.status, outcome.executed) == (Status.POLICY_DENIED, False)
-    assert not ask
+    assert len(ask) == 1
 
-
-async def test_a_tools_own_word_is_asked_for_in_its_host_and_kept(place: Any, call: Any, asked: Any) -> None:
-    place.write("tools.py", OWN)
-    ask = asked({"approved": True})
-    path = await place.opened("free", "push", "never", ask=ask, approval={"default": "ask"})
-    assert (await call(path, "free")).ok
-    assert (await call(path, "push")).text == "pushed False"
-    assert not ask
-    assert (await call(path, "push", force=True)).text == "pushed True"
-    assert [request.tool for request in ask] == ["push"]
-    never = await call(path, "never")
+    said = path({"default": "ask"}, ask)
+    assert (await call(said, "free")).ok
+    assert (await call(said, "push")).text == "pushed False"
+    assert len(ask) == 1, "the tool's own word, asked for in its host"
+    assert (await call(said, "push", force=True)).text == "pushed True"
+    assert [request.tool for request in ask[1:]] == ["push"]
+    never = await call(said, "never")
     assert (never.status, never.error, never.executed) == (Status.POLICY_DENIED, "not for main", False)
 
 

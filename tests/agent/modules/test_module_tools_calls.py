@@ -107,28 +107,19 @@ async def test_forge_checks_the_schema_and_the_host_what_only_the_model_knows(pl
     ("code", "name", "said"),
     [
         (
-            "def a(): ...\ndef b(): ...\nfrom os.path import join\n_c = 1",
-            "x",
-            "Tool 'x' not found in ./tools.py. Available exports: a, b",
-        ),
-        (
             "def calculate(): ...\ndef b(): ...",
             "calculte",
             "toolsets.custom.tools[0]: Tool 'calculte' not found in ./tools.py (did you mean 'calculate'?). Available "
             "exports: calculate, b",
         ),
-        ("x = 3", "x", "'x' in ./tools.py must be a function or a Tool"),
-        ("import json\n\nraise RuntimeError('no')", "x", "from ./tools.py: RuntimeError: no (line 3)"),
-        ("def x(:\n  pass", "x", "from ./tools.py: SyntaxError: invalid syntax (line 1)"),
-        ("\nimport nothing_like_it", "x", "ModuleNotFoundError: No module named 'nothing_like_it' (line 2)"),
         ("import os\nos._exit(4)", "x", "from ./tools.py: the process of this module ended (exit code 4)"),
         ("raise SystemExit(2)", "x", "from ./tools.py: SystemExit: 2 (line 1)"),
-        ("x_schema = 3\ndef x(): ...", "x", "'x_schema' in ./tools.py must be a pydantic model or a JSON Schema"),
         ("def x(*args): ...", "x", "cannot be filled by name"),
         (None, "x", "Failed to load custom tools from ./tools.py: tools.py: file not found"),
     ],
 )
 async def test_what_cannot_be_loaded_says_why(place: Any, code: str | None, name: str, said: str) -> None:
+    """What else can be wrong with a module is in test_exports_custom_tools, without a process for each."""
     if code is not None:
         place.write("tools.py", code)
     with pytest.raises(ConfigError) as caught:
@@ -270,29 +261,20 @@ async def test_a_tool_calls_others_through_the_one_path(place: Any, call: Any, a
     assert "this call could never start" in deep.text
 
 
-async def test_the_environment_holds_only_what_the_block_declares(
-    place: Any, call: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_host_has_the_declared_environment_no_network_no_home_and_names_no_host_path(
+    place: Any, call: Any, own_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANARY_KEPT_BACK", "canary-unseen")
     monkeypatch.setenv("CANARY_PASSED", "canary-passed")
     monkeypatch.setenv("CANARY_SECRET_SOURCE", "canary-secret-value")
-    place.write("tools.py", "import os\ndef env() -> dict[str, str]: return dict(os.environ)\n")
-    block = {"pass": ["CANARY_PASSED"], "set": {"FIXED": "1"}, "secrets": {"TOKEN": "env:CANARY_SECRET_SOURCE"}}
-    path = await place.opened("env", env=block)
-    env = (await call(path, "env")).result.value["data"]
-    assert (env["CANARY_PASSED"], env["FIXED"]) == ("canary-passed", "1")
-    assert "canary-secret-value" not in str(env) and "TOKEN" in env
-    known = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "CANARY_PASSED", "FIXED", "TOKEN"}
-    assert not [name for name in env if name not in known and ("CANARY" in name or name.startswith("FORGE"))]
-    assert "CANARY_KEPT_BACK" not in env
-
-
-async def test_a_host_has_no_network_no_home_and_names_no_host_path(place: Any, call: Any, own_home: Path) -> None:
     (own_home / "private.txt").write_text("canary-private")
     place.write(
         "tools.py",
         f"""
         import os, socket, sys, traceback
+
+        def env() -> dict[str, str]:
+            return dict(os.environ)
 
         def look() -> dict:
             found = {{"home": os.path.exists({str(own_home)!r}), "path": sys.path, "file": __file__}}
@@ -306,7 +288,14 @@ async def test_a_host_has_no_network_no_home_and_names_no_host_path(place: Any, 
             open("/data/missing.txt")
         """,
     )
-    path = await place.opened("look", "fails")
+    block = {"pass": ["CANARY_PASSED"], "set": {"FIXED": "1"}, "secrets": {"TOKEN": "env:CANARY_SECRET_SOURCE"}}
+    path = await place.opened("env", "look", "fails", env=block)
+    env = (await call(path, "env")).result.value["data"]
+    assert (env["CANARY_PASSED"], env["FIXED"]) == ("canary-passed", "1")
+    assert "canary-secret-value" not in str(env) and "TOKEN" in env
+    known = {"PATH", "HOME", "TMPDIR", "LANG", "PWD", "SHLVL", "_", "CANARY_PASSED", "FIXED", "TOKEN"}
+    assert not [name for name in env if name not in known and ("CANARY" in name or name.startswith("FORGE"))]
+    assert "CANARY_KEPT_BACK" not in env
     found = (await call(path, "look")).result.value["data"]
     assert found["home"] is False and found["network"] == "OSError"
     assert not [entry for entry in found["path"] if str(place.root) in entry or "site-packages" in entry]

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from golem_forge.agent.files.worker_file import parse_worker
+from golem_forge.agent.modules.exports import ExportError, toolset_tools
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
+from golem_forge.tools.tool import Tool
 
 WEB = '''
-from pydantic import BaseModel
-from golem_forge import Tool, tool
+from golem_forge import tool
 from acme_words import WORD
 
 @tool
@@ -38,6 +39,10 @@ class Web:
 
     def get_tools(self, ctx):
         return tools
+'''
+KEYED = """
+from pydantic import BaseModel
+from golem_forge import tool
 
 class Keyed:
     name = "keyed"
@@ -52,21 +57,7 @@ class Keyed:
             return f"{ctx.config.region} {ctx.config.limit}"
 
         return [where]
-
-class Plain:
-    def get_tools(self):
-        return [fetch]
-
-class Needy:
-    def __init__(self, region, limit=3):
-        self.region = region
-
-    def get_tools(self, ctx):
-        return tools
-
-single = search
-wrong = 3
-'''
+"""
 
 
 @pytest.fixture
@@ -76,12 +67,14 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, text in {
         "acme_tools/__init__.py": "from acme_tools.web import tools as everything\n",
         "acme_tools/web.py": WEB,
+        "acme_tools/keyed.py": KEYED,
         "acme_words.py": "WORD = 'found'\n",
         "acme_tools-1.2.dist-info/METADATA": "Metadata-Version: 2.1\nName: acme-tools\nVersion: 1.2\n",
         "acme_tools-1.2.dist-info/entry_points.txt": "[golem_forge.toolsets]\nweb = acme_tools.web:Web\nlist = "
         "acme_tools.web:build\n[console_scripts]\nacme = acme_tools:main\n",
         "acme_tools-1.2.dist-info/top_level.txt": "acme_tools\nacme_words\n",
-        "acme_tools-1.2.dist-info/RECORD": "acme_tools/__init__.py,,\nacme_tools/web.py,,\nacme_words.py,,\n",
+        "acme_tools-1.2.dist-info/RECORD": "acme_tools/__init__.py,,\nacme_tools/web.py,,\nacme_tools/keyed.py,,\n"
+        "acme_words.py,,\n",
     }.items():
         path = site / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,8 +93,6 @@ def external(place: Any, **block: Any) -> Any:
     [
         {"entry_point": "web"},
         {"entry_point": "list"},
-        {"import": "acme_tools.web:tools"},
-        {"import": "acme_tools.web:Web"},
         {"import": "everything"},
     ],
 )
@@ -119,16 +110,14 @@ async def test_w14_a_toolset_a_list_and_what_gives_one(
 
 
 async def test_a_toolset_has_keys_of_its_own(place: Any, call: Any, package: Path) -> None:
-    tools = await external(place, **{"import": "acme_tools.web:Keyed"}, config={"region": "eu"}).load()
+    tools = await external(place, **{"import": "acme_tools.keyed:Keyed"}, config={"region": "eu"}).load()
     assert (await call(place.path(tools), "where")).text == "eu 3"
-    [fetch] = await external(place, **{"import": "acme_tools.web:Plain"}).load()
-    assert fetch.name == "fetch", "get_tools takes no context"
     text = """---
 name: main
 toolsets:
   external:
     package: acme-tools
-    import: acme_tools.web:Keyed
+    import: acme_tools.keyed:Keyed
     config:
       limit: many
       regoin: eu
@@ -143,16 +132,12 @@ toolsets:
         "integer",
         "main.worker:9: toolsets.external.config.regoin: unknown key; did you mean 'region'?",
     )
-    for block, words in (("Plain", "the toolset has no model of its keys"), ("tools", "it is no toolset")):
-        with pytest.raises(ConfigError, match=words):
-            await external(place, **{"import": f"acme_tools.web:{block}"}, config={"a": 1}).load()
 
 
 async def test_only_the_listed_tools_of_a_package_exist(place: Any, call: Any, package: Path) -> None:
     tools = await external(place, entry_point="web", tools=["search"]).load()
     assert [tool.name for tool in tools] == ["search"]
     assert (await call(place.path(tools), "fetch")).status is Status.TOOL_NOT_FOUND
-    assert [tool.name for tool in await external(place, **{"import": "acme_tools.web:single"}).load()] == ["search"]
 
 
 @pytest.mark.parametrize(
@@ -162,13 +147,9 @@ async def test_only_the_listed_tools_of_a_package_exist(place: Any, call: Any, p
             {"entry_point": "wbe"},
             "has no entry point 'wbe' (did you mean 'web'?) in group golem_forge.toolsets. Found: list, web",
         ),
-        ({"import": "acme_tools.web:nothing"}, "AttributeError: module 'acme_tools.web' has no attribute 'nothing'"),
-        ({"import": "acme_tools.web:sinlge"}, "has no attribute 'sinlge' (did you mean 'single'?)"),
-        ({"import": "acme_tools.web:wrong"}, "acme_tools.web:wrong must be a Toolset, a list of Tools, or a function"),
         (
-            {"import": "acme_tools.web:Needy"},
-            "acme_tools.web:Needy needs 'region', but Forge calls it without arguments; its `get_tools(ctx)` finds the "
-            "block's keys in `ctx.config`",
+            {"import": "acme_tools.web:Wbe"},
+            "AttributeError: module 'acme_tools.web' has no attribute 'Wbe' (did you mean 'Web'?)",
         ),
         (
             {"entry_point": "web", "tools": ["serch"]},
@@ -184,6 +165,43 @@ async def test_w14_what_is_missing_is_named_with_what_there_is(
     with pytest.raises(ConfigError) as caught:
         await external(place, **block).load()
     assert said in str(caught.value)
+
+
+class Plain:
+    def get_tools(self) -> list[Tool]:
+        return [LOOK]
+
+
+class Needy(Plain):
+    def __init__(self, region: str, limit: int = 3) -> None: ...
+
+
+LOOK = Tool("look", "Looks.", execute=lambda: "seen")
+
+
+@pytest.mark.parametrize("given", [LOOK, [LOOK], Plain(), Plain, lambda: [LOOK]])
+def test_an_import_may_be_a_tool_a_list_a_toolset_or_what_gives_one(given: Any) -> None:
+    assert toolset_tools(given, (), "acme:it") == {"look": LOOK}
+
+
+@pytest.mark.parametrize(
+    ("given", "config", "said"),
+    [
+        (3, {}, "acme:it must be a Toolset, a list of Tools, or a function that returns either"),
+        (
+            Needy,
+            {},
+            "acme:it needs 'region', but Forge calls it without arguments; its `get_tools(ctx)` finds the block's keys "
+            "in `ctx.config`",
+        ),
+        (Plain, {"a": 1}, "acme:it takes no config: the toolset has no model of its keys (`config`)"),
+        ([LOOK], {"a": 1}, "acme:it takes no config: it is no toolset"),
+    ],
+)
+def test_an_import_that_gives_no_tools_is_refused(given: Any, config: dict[str, Any], said: str) -> None:
+    with pytest.raises(ExportError) as refused:
+        toolset_tools(given, (), "acme:it", config)
+    assert str(refused.value) == said
 
 
 async def test_another_version_is_another_definition(place: Any, package: Path) -> None:

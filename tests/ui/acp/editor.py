@@ -63,6 +63,8 @@ class Editor:
         self.process = desk.ready.start_with_input(["forge", "acp", *words], cwd=desk.root, env=desk.environ)
         self.frames: list[Frame] = []
         self.bad_lines: list[bytes] = []
+        self.opened: list[str] = []
+        """Sessions, by `new`."""
         self.answers: Any = "allow_once"
         self._numbers = 0
         self._news = threading.Condition()
@@ -112,7 +114,8 @@ class Editor:
     def new(self, **params: Any) -> str:
         answer = self.request("session/new", **({"cwd": str(self.root), "mcpServers": []} | params))
         assert "sessionId" in answer, answer
-        return str(answer["sessionId"])
+        self.opened.append(str(answer["sessionId"]))
+        return self.opened[-1]
 
     def prompt(self, session: str, text: str, *blocks: Frame) -> Any:
         return self.result(self.begin_prompt(session, text, *blocks))

@@ -89,16 +89,16 @@ def test_what_may_not_be_asked_for_is_refused(program: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["```\n![](http://evil.test/x.png)\n```", "\x1b[2J\u202egnp.exe", "\ud800 half"])
-def test_hostile_text_stays_text(program: Any, text: str) -> None:
-    (program.root / "a.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
-    with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(session, s="turns: [{calls: [{tool: exec_command, args: {cmd: cat a.txt}}]}, {say: ok}]\n")
-        assert editor.prompt(session, "show it") == {"stopReason": "end_turn"}
-        shown = editor.updates("tool_call_update")[-1]["content"][-1]["content"]["text"]
-        fence = shown.split("\n")[0]
-        assert set(fence) == {"`"} and shown.endswith(f"\n{fence}") and shown.count(fence) == 2
-        assert "\x1b" not in shown and "\u202e" not in shown
+def test_hostile_text_stays_text(editor: Editor, text: str) -> None:
+    (editor.root / "hostile.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
+    session = editor.new()
+    shows = "{tool: exec_command, args: {cmd: cat hostile.txt}}"
+    editor.use_script(session, s=f"turns: [{{calls: [{shows}]}}, {{say: ok}}]\n")
+    assert editor.prompt(session, "show it") == {"stopReason": "end_turn"}
+    shown = editor.updates("tool_call_update")[-1]["content"][-1]["content"]["text"]
+    fence = shown.split("\n")[0]
+    assert set(fence) == {"`"} and shown.endswith(f"\n{fence}") and shown.count(fence) == 2
+    assert "\x1b" not in shown and "\u202e" not in shown
 
 
 def with_secret(value: Any, secret: Any) -> list[Any]:
@@ -113,7 +113,7 @@ def with_secret(value: Any, secret: Any) -> list[Any]:
     return found
 
 
-def test_no_refusal_repeats_what_was_sent(program: Any) -> None:
+def test_no_refusal_repeats_what_was_sent(editor: Editor) -> None:
     secret = "sekret-4f0a77"
     server = {"name": "s", "command": "c", "args": ["a"], "env": [{"name": "N", "value": "v"}]}
     web = {"type": "http", "name": "w", "url": "https://a.test", "headers": [{"name": "N", "value": "v"}]}
@@ -127,21 +127,20 @@ def test_no_refusal_repeats_what_was_sent(program: Any) -> None:
         "session/set_config_option": {"sessionId": "x", "configId": "y", "value": "z"},
         "session/list": {"cwd": "/", "cursor": "1"},
     }
-    with Editor(program) as editor:
-        editor.new()
-        editor.forget()
-        sent = [
-            editor.begin(method, **params)
-            for method, shape in shapes.items()
-            for given in (secret, 5, {secret: secret}, [secret])
-            for params in with_secret(shape, given)
-            if isinstance(params, dict) and all(isinstance(name, str) for name in params)
-        ]
-        answers = [editor.result(number) for number in sent]
-        assert len(answers) > 150 and secret not in json.dumps(answers)
-        invalid = [each["error"] for each in answers if each.get("error", {}).get("code") == -32602]
-        located = [each["data"]["errors"][0] for each in invalid if "data" in each]
-        assert located and all(set(each) == {"location", "message"} for each in located)
+    editor.new()
+    editor.forget()
+    sent = [
+        editor.begin(method, **params)
+        for method, shape in shapes.items()
+        for given in (secret, 5, {secret: secret}, [secret])
+        for params in with_secret(shape, given)
+        if isinstance(params, dict) and all(isinstance(name, str) for name in params)
+    ]
+    answers = [editor.result(number) for number in sent]
+    assert len(answers) > 150 and secret not in json.dumps(answers)
+    invalid = [each["error"] for each in answers if each.get("error", {}).get("code") == -32602]
+    located = [each["data"]["errors"][0] for each in invalid if "data" in each]
+    assert located and all(set(each) == {"location", "message"} for each in located)
 
 
 def test_an_editor_that_leaves_while_sessions_open_leaves_none_open(program: Any) -> None:

@@ -86,69 +86,57 @@ def test_every_frame_of_a_session_is_one_of_the_schema(program: Any) -> None:
         )
 
 
-def test_text_is_sent_once_and_messages_do_not_run_together(program: Any) -> None:
-    with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(session, s="turns: [{say: One. Two., chunks: 4}, {say: Three., finish: length}]\n")
-        editor.prompt(session, "a")
-        editor.prompt(session, "b")
-        assert editor.text().startswith("One. Two.Three.\n\nWarning: The response")
-        ids = [each.get("messageId") for each in editor.updates("agent_message_chunk")]
-        assert len(set(ids)) == 3
+def test_text_is_sent_once_and_messages_do_not_run_together(editor: Editor) -> None:
+    session = editor.new()
+    editor.use_script(session, s="turns: [{say: One. Two., chunks: 4}, {say: Three., finish: length}]\n")
+    editor.prompt(session, "a")
+    editor.prompt(session, "b")
+    assert editor.text().startswith("One. Two.Three.\n\nWarning: The response")
+    ids = [each.get("messageId") for each in editor.updates("agent_message_chunk")]
+    assert len(set(ids)) == 3
 
 
-def test_live_output_replaces_and_is_throttled(program: Any) -> None:
+def test_live_output_replaces_and_is_throttled(editor: Editor) -> None:
     more = "until [ -e heard ]; do sleep 0.01; done; for i in $(seq 2 40); do echo line $i; sleep 0.02; done"
     loud = f"echo line 1; {more}; head -c 30000 /dev/zero | tr '\\\\0' x"
-    with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(
-            session, s=f'turns: [{{calls: [{{tool: exec_command, args: {{cmd: "{loud}"}}}}]}}, {{say: ok}}]\n'
-        )
-        began = time.monotonic()
-        asked = editor.begin_prompt(session, "go")
-        editor.until(lambda frame: "line 1\\n" in json.dumps(frame), "the first line")
-        (program.root / "heard").touch()
-        editor.result(asked)
-        took = time.monotonic() - began
-        live = [each for each in editor.updates("tool_call_update") if "status" not in each]
-        assert 1 <= len(live) <= 5 * took + 2
-        texts = [each["content"][0]["content"]["text"] for each in live]
-        assert "line 1\n" in texts[0] and max(map(len, texts)) < 9000
-
-
-@pytest.mark.parametrize(
-    ("turn", "stop", "said"),
-    [
-        ("{say: Half an ans, finish: length}", "max_tokens", "Half an ans"),
-        ("{say: No., finish: refused}", "refusal", "withheld"),
-        ("{calls: [{tool: read_file, args: {path: a.txt}}]}", "max_turn_requests", "iterations"),
-    ],
-)
-def test_stop_reasons(program: Any, turn: str, stop: str, said: str) -> None:
-    program.write(
-        **{
-            "main.worker": (program.root / "main.worker")
-            .read_text()
-            .replace("name: main", "name: main\nmax_iterations: 1")
-        }
+    session = editor.new()
+    editor.use_script(
+        session, s=f'turns: [{{calls: [{{tool: exec_command, args: {{cmd: "{loud}"}}}}]}}, {{say: ok}}]\n'
     )
+    began = time.monotonic()
+    asked = editor.begin_prompt(session, "go")
+    editor.until(lambda frame: "line 1\\n" in json.dumps(frame), "the first line")
+    (editor.root / "heard").touch()
+    editor.result(asked)
+    took = time.monotonic() - began
+    live = [each for each in editor.updates("tool_call_update") if "status" not in each]
+    assert 1 <= len(live) <= 5 * took + 2
+    texts = [each["content"][0]["content"]["text"] for each in live]
+    assert "line 1\n" in texts[0] and max(map(len, texts)) < 9000
+
+
+def test_stop_reasons(program: Any) -> None:
+    program.write(**{"main.worker": FILES["main.worker"].replace("name: main", "name: main\nmax_iterations: 1")})
     program.trust()
     with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(session, s=f"turns: [{turn}]\n")
-        assert editor.prompt(session, "go") == {"stopReason": stop}
-        assert said in editor.text()
+        for turn, stop, said in (
+            ("{say: Half an ans, finish: length}", "max_tokens", "Half an ans"),
+            ("{say: No., finish: refused}", "refusal", "withheld"),
+            ("{calls: [{tool: read_file, args: {path: a.txt}}]}", "max_turn_requests", "iterations"),
+        ):
+            session = editor.new()
+            editor.use_script(session, s=f"turns: [{turn}]\n")
+            assert editor.prompt(session, "go") == {"stopReason": stop}
+            assert said in editor.text(session=session)
 
 
-def test_a_turn_that_fails_is_an_error_and_the_session_goes_on(program: Any) -> None:
-    with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(session, s="turns: [{say: x, fail: {status: 401}}]\n")
-        failed = editor.prompt(session, "go")
-        assert failed["error"]["code"] == -32603 and "401" in failed["error"]["message"]
-        editor.use_script(session, t="turns: [{say: Here.}]\n")
-        assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
+def test_a_turn_that_fails_is_an_error_and_the_session_goes_on(editor: Editor) -> None:
+    session = editor.new()
+    editor.use_script(session, s="turns: [{say: x, fail: {status: 401}}]\n")
+    failed = editor.prompt(session, "go")
+    assert failed["error"]["code"] == -32603 and "401" in failed["error"]["message"]
+    editor.use_script(session, t="turns: [{say: Here.}]\n")
+    assert editor.prompt(session, "go") == {"stopReason": "end_turn"}
 
 
 def test_files_and_pictures_come_with_a_prompt(program: Any) -> None:
@@ -196,18 +184,17 @@ def test_modes_and_models_are_set_and_told(program: Any) -> None:
         assert opened["modes"]["currentModeId"] == "approve_all"
 
 
-def test_slash_commands_and_the_end_of_a_session(program: Any) -> None:
-    with Editor(program) as editor:
-        session = editor.new()
-        assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
-        assert "scripted:script.yaml" in editor.text()
-        editor.prompt(session, "/stauts")
-        assert "did you mean '/status'" in editor.text()
-        assert editor.prompt(session, "/exit") == {"stopReason": "end_turn"}
-        assert editor.prompt(session, "more")["error"]["code"] == -32002
-        second = editor.new()
-        assert editor.request("session/close", sessionId=second) == {}
-        assert editor.request("session/close", sessionId=second)["error"]["code"] == -32002
+def test_slash_commands_and_the_end_of_a_session(editor: Editor) -> None:
+    session = editor.new()
+    assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
+    assert "scripted:script.yaml" in editor.text()
+    editor.prompt(session, "/stauts")
+    assert "did you mean '/status'" in editor.text()
+    assert editor.prompt(session, "/exit") == {"stopReason": "end_turn"}
+    assert editor.prompt(session, "more")["error"]["code"] == -32002
+    second = editor.new()
+    assert editor.request("session/close", sessionId=second) == {}
+    assert editor.request("session/close", sessionId=second)["error"]["code"] == -32002
 
 
 def test_one_turn_at_a_time_and_a_command_beside_it(program: Any) -> None:
@@ -237,38 +224,43 @@ def test_one_turn_at_a_time_and_a_command_beside_it(program: Any) -> None:
     assert [(call.tool, call.starts) for call in program.calls()] == [("write_file", 1), ("write_file", 0)]
 
 
-@pytest.mark.parametrize("leaves_by", ["/exit", "close", "end of input"])
-def test_a_session_that_is_left_while_it_answers_a_prompt(program: Any, leaves_by: str) -> None:
+def test_a_session_that_is_left_while_it_answers_a_prompt(program: Any) -> None:
+    """By a command, by the editor's close, and by the end of its input."""
     with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(
-            session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: ok}]\n"
-        )
         editor.answers = None
-        number = editor.begin_prompt(session, "write")
-        editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
-        assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
-        if leaves_by == "/exit":
-            assert editor.prompt(session, "/exit") == {"stopReason": "end_turn"}
-            assert editor.result(number) == {"stopReason": "cancelled"}
-            assert editor.prompt(session, "more")["error"]["code"] == -32002
-        elif leaves_by == "close":
-            assert editor.request("session/close", sessionId=session) == {}
-            assert editor.result(number) == {"stopReason": "cancelled"}
+
+        def asks() -> tuple[str, int]:
+            session = editor.new()
+            editor.use_script(
+                session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: ok}]\n"
+            )
+            editor.forget()
+            number = editor.begin_prompt(session, "write")
+            editor.until(lambda frame: frame.get("method") == "session/request_permission", "the question")
+            assert editor.prompt(session, "/status") == {"stopReason": "end_turn"}
+            return session, number
+
+        session, number = asks()
+        assert editor.prompt(session, "/exit") == {"stopReason": "end_turn"}
+        assert editor.result(number) == {"stopReason": "cancelled"}
+        assert editor.prompt(session, "more")["error"]["code"] == -32002
+        session, number = asks()
+        assert editor.request("session/close", sessionId=session) == {}
+        assert editor.result(number) == {"stopReason": "cancelled"}
+        asks()
         assert editor.leave() == 0
     assert not (program.root / "n.txt").exists()
 
 
-def test_a_question_that_is_cancelled_cancels_the_turn(program: Any) -> None:
-    with Editor(program) as editor:
-        session = editor.new()
-        editor.use_script(
-            session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: went on}]\n"
-        )
-        editor.answers = lambda frame: {"outcome": {"outcome": "cancelled"}}
-        assert editor.prompt(session, "write") == {"stopReason": "cancelled"}
-        assert "went on" not in editor.text()
-    assert not (program.root / "n.txt").exists()
+def test_a_question_that_is_cancelled_cancels_the_turn(editor: Editor) -> None:
+    session = editor.new()
+    editor.use_script(
+        session, s="turns: [{calls: [{tool: write_file, args: {path: n.txt, content: x}}]}, {say: went on}]\n"
+    )
+    editor.answers = lambda frame: {"outcome": {"outcome": "cancelled"}}
+    assert editor.prompt(session, "write") == {"stopReason": "cancelled"}
+    assert "went on" not in editor.text()
+    assert not (editor.root / "n.txt").exists()
 
 
 def test_changes_are_shown_as_diffs_that_can_be_read(program: Any) -> None:
@@ -322,15 +314,12 @@ def test_a_form_and_a_reason_where_the_editor_has_forms(program: Any) -> None:
         assert last["content"][0]["content"]["text"] == "approval_denied: Denied by the user: not today"
 
 
-def test_a_form_without_forms_says_where_to_answer(program: Any) -> None:
-    with Editor(program) as editor:
-        session = editor.new()
-        number = editor.begin_prompt(session, "/tool file_info")
-        editor.until(
-            lambda frame: "/web" in json.dumps(frame.get("params", {}).get("update", {}).get("content")), "where"
-        )
-        editor.notify("session/cancel", sessionId=session)
-        assert editor.result(number) == {"stopReason": "cancelled"}
+def test_a_form_without_forms_says_where_to_answer(editor: Editor) -> None:
+    session = editor.new()
+    number = editor.begin_prompt(session, "/tool file_info")
+    editor.until(lambda frame: "/web" in json.dumps(frame.get("params", {}).get("update", {}).get("content")), "where")
+    editor.notify("session/cancel", sessionId=session)
+    assert editor.result(number) == {"stopReason": "cancelled"}
 
 
 def test_sessions_are_listed_resumed_and_belong_to_their_directory(program: Any, tmp_path: Any) -> None:
@@ -361,18 +350,17 @@ def test_sessions_are_listed_resumed_and_belong_to_their_directory(program: Any,
         assert editor.request("session/list")["sessions"] == []
 
 
-def test_a_loaded_session_is_told_as_it_was_live(program: Any) -> None:
+def test_a_loaded_session_is_told_as_it_was_live(editor: Editor) -> None:
     """The same titles, and the thoughts before the words."""
-    with Editor(program) as editor:
-        session = editor.new()
-        editor.prompt(session, "hello")
-        live = told_of(editor)
-        editor.request("session/close", sessionId=session)
-        editor.forget()
-        editor.request("session/load", sessionId=session, cwd=str(program.root), mcpServers=[])
-        assert told_of(editor) == live
-        assert ("agent_thought_chunk", "The person greets me.") in live
-        assert editor.updates("usage_update") != []
+    session = editor.new()
+    editor.prompt(session, "hello")
+    live = told_of(editor)
+    editor.request("session/close", sessionId=session)
+    editor.forget()
+    editor.request("session/load", sessionId=session, cwd=str(editor.root), mcpServers=[])
+    assert told_of(editor) == live
+    assert ("agent_thought_chunk", "The person greets me.") in live
+    assert editor.updates("usage_update") != []
 
 
 def told_of(editor: Editor) -> list[tuple[str, str]]:
@@ -440,25 +428,24 @@ def test_a_question_of_the_editor_is_answered_on_the_page(program: Any) -> None:
     assert (resolved["approved"], resolved["by"]) == (True, "browser")
 
 
-def test_the_modes_contained_and_plan_are_offered_and_the_commands_about_changes_are_there(program: Any) -> None:
-    with Editor(program) as editor:
-        session = editor.new()
-        names = {each["name"] for each in editor.until_update("available_commands_update")["availableCommands"]}
-        assert {"changes", "undo", "redo", "rewind", "mode"} <= names
-        assert editor.request("session/set_mode", sessionId=session, modeId="contained") == {}
-        assert editor.until_update("current_mode_update")["currentModeId"] == "contained"
-        assert editor.request("session/set_mode", sessionId=session, modeId="plan") == {}
-        editor.prompt(session, "/plan show")
-        assert editor.updates("current_mode_update")[-1]["currentModeId"] == "plan"
-        editor.prompt(session, "/mode interactive")
-        assert editor.updates("current_mode_update")[-1]["currentModeId"] == "interactive"
-        editor.prompt(session, "/mode approve_all")
-        assert "is chosen when a session starts" in editor.text()
-        editor.prompt(session, "hello")
-        editor.prompt(session, "/rewind 1 conversation")
-        assert "The conversation is back before message 1" in editor.text()
-        said = [each["content"]["text"].strip() for each in editor.updates("agent_message_chunk")]
-        assert "hello" in said, "the message is said: an editor's input line is its own"
+def test_the_modes_contained_and_plan_are_offered_and_the_commands_about_changes_are_there(editor: Editor) -> None:
+    session = editor.new()
+    names = {each["name"] for each in editor.until_update("available_commands_update")["availableCommands"]}
+    assert {"changes", "undo", "redo", "rewind", "mode"} <= names
+    assert editor.request("session/set_mode", sessionId=session, modeId="contained") == {}
+    assert editor.until_update("current_mode_update")["currentModeId"] == "contained"
+    assert editor.request("session/set_mode", sessionId=session, modeId="plan") == {}
+    editor.prompt(session, "/plan show")
+    assert editor.updates("current_mode_update")[-1]["currentModeId"] == "plan"
+    editor.prompt(session, "/mode interactive")
+    assert editor.updates("current_mode_update")[-1]["currentModeId"] == "interactive"
+    editor.prompt(session, "/mode approve_all")
+    assert "is chosen when a session starts" in editor.text()
+    editor.prompt(session, "hello")
+    editor.prompt(session, "/rewind 1 conversation")
+    assert "The conversation is back before message 1" in editor.text()
+    said = [each["content"]["text"].strip() for each in editor.updates("agent_message_chunk")]
+    assert "hello" in said, "the message is said: an editor's input line is its own"
 
 
 def test_a_turn_that_changed_files_ends_with_one_line_of_text() -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 Play = Callable[..., Any]
 
 
@@ -33,18 +31,19 @@ def test_shift_tab_is_the_other_mode_and_the_foot_says_which(play: Play) -> None
     terminal.wait_for("you> half a line", anywhere=False)
 
 
-@pytest.mark.parametrize(("key", "action"), [("y", "accept"), ("n", "decline"), ("\x1b", "cancel")])
-def test_a_choice_of_two_says_what_each_key_means_and_escape_puts_it_off(play: Play, key: str, action: str) -> None:
+def test_a_choice_of_two_says_what_each_key_means_and_escape_puts_it_off(play: Play) -> None:
     played = play()
     terminal = played.terminal
-    played.say("choice")
-    terminal.wait_for("How shall it work?")
-    played.after_silence("y or n? (Esc: not now)")
-    rows = [row.strip() for row in terminal.visible.split("\n")]
-    assert "y  on its own" in rows and "n  ask first" in rows
+    for key, action in (("y", "accept"), ("n", "decline"), ("\x1b", "cancel")):
+        played.say("choice")
+        terminal.wait_for("How shall it work?", anywhere=False)
+        played.after_silence("y or n? (Esc: not now)")
+        rows = [row.strip() for row in terminal.visible.split("\n")]
+        assert "y  on its own" in rows and "n  ask first" in rows
+        terminal.type(key)
+        terminal.wait_for(f"chosen: {action}")
+        terminal.wait_gone("y or n?")
     assert "These will be sent" not in terminal.text
-    terminal.type(key)
-    terminal.wait_for(f"chosen: {action}")
 
 
 def test_what_was_typed_before_is_no_answer_to_it(play: Play) -> None:

@@ -235,9 +235,11 @@ def _read_native(
     approval = ApprovalBlock()
     if "approval" in block:
         approval = approval_block(block["approval"], (*path, "approval"), problems)
-    tools = _built(toolset, keys, problems, path)
-    if len(problems.found) == before:
-        _check_native_approval(approval, tools, (*path, "approval"), problems)
+        tools = _built(toolset, keys, problems, path)
+        if len(problems.found) == before:
+            _check_native_approval(approval, tools, (*path, "approval"), problems)
+    else:
+        checked_block(toolset, keys, path, problems)
     return (keys, approval) if len(problems.found) == before else None
 
 
