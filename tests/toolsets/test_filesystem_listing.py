@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
@@ -116,7 +117,7 @@ async def test_info_of_a_text(call: Any, workspace: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "facts"),
     [
         ("x.png", b"\x89PNG\0", ("image/png", True, None)),
@@ -154,7 +155,7 @@ async def test_info_of_what_is_no_file(call: Any, workspace: Path) -> None:
         await call("file_info", path="missing")
 
 
-@pytest.mark.parametrize("sandbox_of", [lambda: None, lambda: Sandbox(has_block=False)], ids=["none", "no block"])
+@table("sandbox_of", [lambda: None, lambda: Sandbox(has_block=False)])
 async def test_s18_without_a_sandbox_there_is_no_file_access(sandbox_of: Any) -> None:
     ctx = ToolContext(sandbox=sandbox_of())
     for tool in FilesystemToolset().get_tools():

@@ -326,12 +326,14 @@ async def test_noise_on_stdout_is_dropped_and_counted(puppet: Puppet) -> None:
 
 
 async def test_a_server_that_lives_long_is_not_ended_for_its_time(stage: Stage) -> None:
-    limits = type(WallSettings().limits)(cpu_s=1, timeout_s=0.2, output=1000)
-    transport = stage.transport(stage.spec(), settings=WallSettings(limits=limits))
+    short = type(WallSettings().limits)(cpu_s=1, timeout_s=0.2, output=1000)
+    transport = stage.transport(stage.spec(), settings=WallSettings(limits=short))
     async with Puppet(transport, "mark") as puppet:
-        assert await puppet.do("burn", seconds=1.1) >= 1.1
+        await puppet.do("deaf", seconds=0.3)
         await puppet.do("complain", text="x" * 100_000 + "\n")
-        assert await puppet.do("world")
+        limits = await puppet.do("read", path="/proc/self/limits")
+        soft = limits.partition("Max cpu time")[2].split()[0]
+        assert soft == "unlimited" or int(soft) > 10**6
 
 
 # What is known of a request
@@ -421,7 +423,7 @@ async def test_a_request_given_up_before_its_first_byte_never_arrives(stage: Sta
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("acts", [(), ("linger",), ("stubborn", "linger"), ("breed",), ("breed", "stubborn", "linger")])
+@pytest.mark.parametrize("acts", [(), ("linger",), ("breed", "stubborn", "linger")])
 async def test_nobody_is_left(stage: Stage, level: Level, acts: tuple[str, ...]) -> None:
     puppet = await stage.puppet(level).__aenter__()
     for act in ("world", *acts):
@@ -460,7 +462,7 @@ async def test_when_its_main_process_goes_those_it_left_go_too(stage: Stage) -> 
         assert naming(puppet.mark) == []
 
 
-@pytest.mark.parametrize("after_ms", [0, 2, 10, 30, 60])
+@pytest.mark.parametrize("after_ms", [0, 10, 60])
 async def test_a_start_that_is_cancelled_leaves_nobody(stage: Stage, after_ms: int) -> None:
     made = stage.puppet()
 

@@ -27,30 +27,28 @@ def tool(**more: Any) -> Tool:
     return Tool("it", "It.", input_schema={"type": "object"}, execute=nothing, **more)
 
 
-@pytest.mark.parametrize(
-    ("name", "hints"),
-    [
-        ("read_file", (True, False, False)),
-        ("grep_files", (True, False, False)),
-        ("write_file", (False, False, False)),
-        ("delete_file", (False, True, False)),
-        ("apply_patch", (False, True, False)),
-        ("exec_command", (False, True, True)),
-        ("shell", (False, True, True)),
-        ("write_stdin", (False, True, True)),
-        ("webfetch", (True, False, True)),
-        ("update_plan", (False, False, False)),
-        ("save_memory", (False, False, False)),
-        ("run_custom_tool", (False, True, True)),
-        ("read_mcp_resource", (True, False, True)),
-    ],
-)
-def test_native_tools(tmp_path: Any, name: str, hints: tuple[bool, ...]) -> None:
+NATIVE = {
+    "read_file": (True, False, False),
+    "grep_files": (True, False, False),
+    "write_file": (False, False, False),
+    "delete_file": (False, True, False),
+    "apply_patch": (False, True, False),
+    "exec_command": (False, True, True),
+    "shell": (False, True, True),
+    "write_stdin": (False, True, True),
+    "webfetch": (True, False, True),
+    "update_plan": (False, False, False),
+    "save_memory": (False, False, False),
+    "run_custom_tool": (False, True, True),
+    "read_mcp_resource": (True, False, True),
+}
+
+
+def test_native_tools(tmp_path: Any) -> None:
     session = open_session(tmp_path)
-    found = session.catalog.get(name)
+    found = {name: session.catalog.get(name) for name in NATIVE}
     session.close()
-    assert found is not None
-    assert tuple(derived_annotations(found)[hint] for hint in HINTS) == hints
+    assert {name: tuple(derived_annotations(one)[hint] for hint in HINTS) for name, one in found.items()} == NATIVE
 
 
 @table(
