@@ -84,17 +84,13 @@ async def test_t10_exists(call: Any, workspace: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("path", "code"), [("/../x", "INVALID_PATH"), ("/etc", "ZONE_ACCESS_DENIED"), ("out", "SYMLINK_ESCAPE")]
-)
-@pytest.mark.parametrize("tool", ["file_exists", "file_info", "read_file", "list_files"])
-async def test_t10_a_path_it_may_not_look_at_is_an_error(
-    call: Any, workspace: Path, tool: str, path: str, code: str
-) -> None:
-    (workspace / "out").symlink_to("/etc")
-    with pytest.raises(SandboxError) as failed:
-        await call(tool, path=path)
-    assert failed.value.code == code
+@table("tool", ["file_exists", "file_info", "read_file", "list_files"])
+async def test_t10_a_path_it_may_not_look_at_is_an_error(call: Any, workspace: Path, tool: str) -> None:
+    (workspace / tool).symlink_to("/etc")
+    for path, code in (("/../x", "INVALID_PATH"), ("/etc", "ZONE_ACCESS_DENIED"), (tool, "SYMLINK_ESCAPE")):
+        with pytest.raises(SandboxError) as failed:
+            await call(tool, path=path)
+        assert failed.value.code == code
 
 
 async def test_info_of_a_text(call: Any, workspace: Path) -> None:

@@ -302,7 +302,7 @@ def test_text_in_the_place_of_a_binary_is_shown() -> None:
 
 @table("data", [b"\n", b"\x1b", b"x"])
 def test_a_huge_folder_costs_no_huge_card(data: bytes) -> None:
-    files = plain(**{"a.txt": data * (5 << 20)})
+    files = plain(**{"a.txt": data * (3 << 20)})
     with within(30):
         assert len(card(files).text) < 1 << 20
         assert len(card(files, old=plain(**{"a.txt": b"old\n"})).diff) < 1 << 20

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -375,12 +373,3 @@ async def test_approved_it_runs_and_a_local_name_is_denied_by_the_sandbox(make_p
     outcome = await path.call(ToolCall("webfetch", {"url": "http://localhost/"}))
     expected = "Host 'localhost' resolves to a private address."
     assert (outcome.status, outcome.text) == (Status.SANDBOX_DENIED, expected)
-
-
-def test_using_the_tools_name_and_description_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from golem_forge.toolsets.web import create_webfetch_tool as c; t = c(); t.description;"
-        "print([m for m in ('pydantic', 'asyncio', 'ssl', 'html', 'http', 'subprocess') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -317,10 +317,11 @@ def test_a_file_that_others_may_read_is_closed_to_them(book: ToolStore, home: Fo
     assert stat.S_IMODE(path_of(home).parent.stat().st_mode) == 0o700
 
 
-def test_importing_it_loads_no_database() -> None:
+def test_importing_it_and_what_runs_a_tool_loads_no_database() -> None:
     script = (
         "import sys, golem_forge.usertools.store, golem_forge.usertools.store.history, "
-        "golem_forge.usertools.store.statistics\n"
+        "golem_forge.usertools.store.statistics, golem_forge.usertools.run.call_server, "
+        "golem_forge.usertools.run.interpreter\n"
     )
     script += (
         "heavy = {'sqlite3', 'pydantic', 'ruamel.yaml', 'jsonschema_rs', 'tarfile', 'zipfile'} & set(sys.modules)\n"
