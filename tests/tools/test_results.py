@@ -67,29 +67,29 @@ def test_19_well_known_kinds() -> None:
 @table(
     ("value", "semantic", "text"),
     [
-        ("hi", {"kind": "text", "content": "hi"}, "hi"),  # str
-        ("", {"kind": "text", "content": ""}, ""),  # empty str
-        (5, {"kind": "json", "data": 5}, "5"),  # int
-        (True, {"kind": "json", "data": True}, "true"),  # bool
-        (None, {"kind": "json", "data": None}, "null"),  # none
-        (2.5, {"kind": "json", "data": 2.5}, "2.5"),  # float
-        ({"a": 1, "ü": "x"}, {"kind": "json", "data": {"a": 1, "ü": "x"}}, '{"a":1,"ü":"x"}'),  # dict
-        ({}, {"kind": "json", "data": {}}, "{}"),  # empty dict
-        ({"q": 'a"b\n'}, {"kind": "json", "data": {"q": 'a"b\n'}}, '{"q":"a\\"b\\n"}'),  # escapes
-        ([1, (2, 3)], {"kind": "json", "data": [1, [2, 3]]}, "[1,[2,3]]"),  # list
+        ("hi", {"kind": "text", "content": "hi"}, "hi"),
+        ("", {"kind": "text", "content": ""}, ""),
+        (5, {"kind": "json", "data": 5}, "5"),
+        (True, {"kind": "json", "data": True}, "true"),
+        (None, {"kind": "json", "data": None}, "null"),
+        (2.5, {"kind": "json", "data": 2.5}, "2.5"),
+        ({"a": 1, "ü": "x"}, {"kind": "json", "data": {"a": 1, "ü": "x"}}, '{"a":1,"ü":"x"}'),
+        ({}, {"kind": "json", "data": {}}, "{}"),
+        ({"q": 'a"b\n'}, {"kind": "json", "data": {"q": 'a"b\n'}}, '{"q":"a\\"b\\n"}'),
+        ([1, (2, 3)], {"kind": "json", "data": [1, [2, 3]]}, "[1,[2,3]]"),
         ({1: {2: 3}}, {"kind": "json", "data": {"1": {"2": 3}}}, '{"1":{"2":3}}'),  # number keys
-        ({"b", "a"}, {"kind": "json", "data": ["a", "b"]}, '["a","b"]'),  # set
-        (Point(x=1), {"kind": "json", "data": {"x": 1, "when": "2024-05-01"}}, None),  # model
-        ([Point(x=1)], {"kind": "json", "data": [{"x": 1, "when": "2024-05-01"}]}, None),  # models
-        (Pair(1, {2}), {"kind": "json", "data": {"left": 1, "right": [2]}}, None),  # dataclass
-        (Colour.RED, {"kind": "json", "data": "red"}, '"red"'),  # enum
-        (pathlib.PurePosixPath("/a"), {"kind": "json", "data": "/a"}, '"/a"'),  # path
-        (decimal.Decimal("1.50"), {"kind": "json", "data": "1.50"}, '"1.50"'),  # decimal
+        ({"b", "a"}, {"kind": "json", "data": ["a", "b"]}, '["a","b"]'),
+        (Point(x=1), {"kind": "json", "data": {"x": 1, "when": "2024-05-01"}}, None),
+        ([Point(x=1)], {"kind": "json", "data": [{"x": 1, "when": "2024-05-01"}]}, None),
+        (Pair(1, {2}), {"kind": "json", "data": {"left": 1, "right": [2]}}, None),
+        (Colour.RED, {"kind": "json", "data": "red"}, '"red"'),
+        (pathlib.PurePosixPath("/a"), {"kind": "json", "data": "/a"}, '"/a"'),
+        (decimal.Decimal("1.50"), {"kind": "json", "data": "1.50"}, '"1.50"'),
         (
             {"at": datetime.datetime(2024, 1, 2, 3, 4)},
             {"kind": "json", "data": {"at": "2024-01-02T03:04:00"}},
             None,
-        ),  # time
+        ),
         ({"kind": "Text", "x": 1}, {"kind": "json", "data": {"kind": "Text", "x": 1}}, None),  # no kind
         ({"kind": "text"}, {"kind": "json", "data": {"kind": "text"}}, None),  # text without content
         ({"kind": "diff", "path": "/w/a"}, {"kind": "json", "data": {"kind": "diff", "path": "/w/a"}}, None),  # no diff
@@ -109,10 +109,10 @@ def test_20_value_and_text(value: Any, semantic: dict[str, Any], text: str | Non
 @table(
     ("value", "text"),
     [
-        ({"kind": "file_list", "path": "/w", "files": ["a", {"name": "b"}], "count": 2}, "a\nb"),  # list
-        ({"kind": "file_content", "path": "/w/a", "content": "body", "size": 4}, "body"),  # content
-        ({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, 'one a\n{"a":1}'),  # summary
-        ({"kind": "x.y", "data": {"a": 1}}, '{"a":1}'),  # custom
+        ({"kind": "file_list", "path": "/w", "files": ["a", {"name": "b"}], "count": 2}, "a\nb"),
+        ({"kind": "file_content", "path": "/w/a", "content": "body", "size": 4}, "body"),
+        ({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, 'one a\n{"a":1}'),
+        ({"kind": "x.y", "data": {"a": 1}}, '{"a":1}'),
         ({"kind": "x.y", "rows": [1]}, '{"rows":[1]}'),  # custom without data
         (
             {"kind": "diff", "path": "/w/a", "modified": "x", "isNew": True, "bytesWritten": 1},
@@ -155,11 +155,11 @@ def doubled(levels: int) -> Any:
 @table(
     ("value", "text"),
     [
-        (cyclic_dict(), '{"name":"x","self":"(cycle)"}'),  # cycle
-        (math.nan, "NaN"),  # nan
-        ({"a": [math.inf, -math.inf]}, '{"a":["Infinity","-Infinity"]}'),  # infinity inside
-        (b"bytes \xff", "bytes \\xff"),  # bytes
-        ({"a": b"x"}, '{"a":"x"}'),  # bytes inside
+        (cyclic_dict(), '{"name":"x","self":"(cycle)"}'),
+        (math.nan, "NaN"),
+        ({"a": [math.inf, -math.inf]}, '{"a":["Infinity","-Infinity"]}'),
+        (b"bytes \xff", "bytes \\xff"),
+        ({"a": b"x"}, '{"a":"x"}'),
         (10**400, "1" + "0" * 400),  # 10 to the 400
         ({"n": 10**400}, '{"n":"1' + "0" * 400 + '"}'),  # 10 to the 400 inside
         (10**5000, hex(10**5000)),  # more digits than Python writes

@@ -99,9 +99,9 @@ def test_every_tool_value_survives(value: Any) -> None:
 @table(
     ("value", "expected"),
     [
-        ("hello", {"content": [{"type": "text", "text": "hello"}]}),  # text
-        ("", {"content": []}),  # empty text
-        ({"a": 1}, {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}),  # object
+        ("hello", {"content": [{"type": "text", "text": "hello"}]}),
+        ("", {"content": []}),
+        ({"a": 1}, {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}),
         (
             {"kind": "git.status", "data": {"n": 1}, "summary": "1 file"},
             {

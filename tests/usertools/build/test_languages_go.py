@@ -113,7 +113,8 @@ async def test_modules_that_cannot_be_fetched_are_no_compiler_error(go_works: An
 async def test_an_unknown_standard_package_is_compiled_without_the_tool(go_works: Any) -> None:
     source = 'package main\n\nimport "container/ring"\n\nfunc main() { print(ring.New(3).Len()) }\n'
     told: list[str] = []
-    prepared = await go_works.build(go_works.made({"mytool.go": source}), report=told.append)
+    files = {"mytool.go": source, "go.mod": "module example.test/x\n\ngo 1.20\n"}  # its own, which requires nothing
+    prepared = await go_works.build(go_works.made(files), report=told.append)
     assert [each.split(" ")[:2] for each in told] == [["compiling", "what"], ["compiling", "'mytool'"]]
     warming = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
     assert ["container/ring" in job.argv for job in warming] == [True]

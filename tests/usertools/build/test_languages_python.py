@@ -106,13 +106,17 @@ async def test_an_environment_is_made_once_for_two_at_once_and_for_an_edited_scr
     assert b"/forge/build/lib" in next(compiled).read_bytes()
 
 
-async def test_nothing_of_a_wheel_runs_or_is_believed_while_its_environment_is_made(offline: Any, links: Any) -> None:
+async def test_nothing_of_a_wheel_runs_while_its_environment_is_made(offline: Any, links: Any) -> None:
     """A `.pth` line runs whenever that environment's Python starts: in a call, never in the build."""
     line = "import sys; open(sys.prefix + '/witness', 'w').write('ran')\n"
-    settings = {"evil-1.0.data/data/pyvenv.cfg": "home = /root/.ssh\n"}
-    links.wheel("evil", {"evil.pth": line, "evil.py": "", **settings})
+    links.wheel("evil", {"evil.pth": line, "evil.py": ""})
     prepared = await offline.build(offline.made({"x.py": script("evil", code="print('ok')")}))
     assert not (Path(prepared.out) / "witness").exists()
+
+
+async def test_what_a_wheel_says_about_the_interpreter_is_not_believed(offline: Any, links: Any) -> None:
+    links.wheel("evil", {"evil-1.0.data/data/pyvenv.cfg": "home = /root/.ssh\n", "evil.py": ""})
+    prepared = await offline.build(offline.made({"x.py": script("evil", code="")}))
     shown = [one.host for one in prepared.program(Level.FULL).shown]
     assert not any(".ssh" in host for host in shown)
 
