@@ -35,6 +35,8 @@ def is_long(request: pytest.FixtureRequest) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     _heed_signals()
     _choose_examples(MANY if config.getoption("--long") else FEW)
+    if not config.getoption("--long"):
+        _read_no_constants()
     disks.need_no_waiting()
     machine.forget_environment()
     gc.disable()
@@ -56,6 +58,16 @@ def _choose_examples(number: int) -> None:
     slow = [hypothesis.HealthCheck.too_slow]
     hypothesis.settings.register_profile("forge", max_examples=number, deadline=None, suppress_health_check=slow)
     hypothesis.settings.load_profile("forge")
+
+
+def _read_no_constants() -> None:
+    """Hypothesis makes one value in forty of the constants of all imported sources: to read them takes eight seconds of
+    each process that makes any value."""
+    with contextlib.suppress(ImportError):  # it has no setting for that, and may come to do it elsewhere
+        from hypothesis.internal.conjecture import providers
+        from hypothesis.internal.constants_ast import Constants
+
+        providers._get_local_constants = Constants
 
 
 def _heed_signals() -> None:

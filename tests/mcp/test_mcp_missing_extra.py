@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.cli.main import main
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp import missing, need_sdk
 
 
-@pytest.mark.parametrize(
+@table(
     ("module", "package"),
     [("mcp", "mcp"), ("mcp.client.session", "mcp"), ("mcp_types", "mcp-types"), ("uvicorn", "uvicorn")],
 )

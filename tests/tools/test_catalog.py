@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
@@ -43,7 +44,7 @@ def test_a_native_tool_that_comes_back_takes_its_old_place() -> None:
     assert catalog.names() == ("one", "two")
 
 
-@pytest.mark.parametrize(("first", "second"), [("native", "custom"), ("custom", "custom"), ("mcp", "native")])
+@table(("first", "second"), [("native", "custom"), ("custom", "custom"), ("mcp", "native")])
 def test_a_name_is_unique_and_the_error_names_both_sources(first: str, second: str) -> None:
     catalog = Catalog([make("x", first)])
     with pytest.raises(CatalogError, match=f"'x' is taken: a {first} tool has it, and now a {second} tool"):
@@ -77,7 +78,7 @@ def test_a_replacement_with_another_mode_changes_who_sees_it() -> None:
     assert catalog.resolve("x", Caller.HUMAN).mode is Mode.MANUAL
 
 
-@pytest.mark.parametrize(
+@table(
     ("asked", "caller", "message"),
     [
         ("raed_file", Caller.LLM, "Unknown tool 'raed_file'. Did you mean 'read_file'?"),
@@ -144,7 +145,7 @@ def test_25_one_bad_schema_among_ten_is_quarantined_and_nine_work() -> None:
     assert "schema_invalid" in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "source", "good"),
     [
         ("read_file", "native", True),
@@ -172,7 +173,7 @@ def test_names_of_checked_tools(name: str, source: str, good: bool) -> None:
         assert refused.reason.startswith("entry_invalid: invalid tool name")
 
 
-@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "array"}, {}, {"type": ["object", "null"]}])
+@table("schema", [{"type": "string"}, {"type": "array"}, {}, {"type": ["object", "null"]}])
 def test_an_input_schema_must_be_an_object_schema(schema: dict[str, Any]) -> None:
     refused = Catalog().add_checked(make("x", schema=schema))
     assert refused is not None

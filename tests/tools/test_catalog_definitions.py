@@ -6,6 +6,7 @@ import json
 from typing import Annotated, Any, Literal
 
 import pytest
+from tests.tables import table
 
 from golem_forge.tools.catalog import DefinitionFormat, tool_definition, tool_definitions
 from golem_forge.tools.context import ToolContext
@@ -60,7 +61,7 @@ EXPECTED: dict[DefinitionFormat, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("shape", list(DefinitionFormat))
+@table("shape", list(DefinitionFormat))
 def test_snapshot_with_keys_in_this_very_order(shape: DefinitionFormat) -> None:
     assert json.dumps(tool_definition(git_push, shape)) == json.dumps(EXPECTED[shape])
     assert tool_definitions([git_push], shape.value) == (EXPECTED[shape],)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.tools.cli_args import (
     BindingError,
@@ -69,7 +70,7 @@ def tokens(line: str) -> list[OptionToken]:
     return found
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "args"),
     [
         ("--msg ~", {"msg": ""}),
@@ -146,7 +147,7 @@ def test_14_values_take_their_type_from_the_schema(line: str, args: dict[str, An
     assert {name: type(value) for name, value in bound.items()} == {name: type(value) for name, value in args.items()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "line", "message"),
     [
         (PUSH, "/git_push --brnach x", "Unknown option '--brnach' at position 10 (did you mean '--branch'?)"),
@@ -203,7 +204,7 @@ def test_an_ambiguous_letter_names_all_it_could_mean() -> None:
     assert bind_options(schema, tokens("-p x")) == {"p": "x"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "message"),
     [
         (["--brnach", "x"], "Unknown option '--brnach' (did you mean '--branch'?)"),
@@ -235,7 +236,7 @@ def test_required_with_a_default_is_not_missing() -> None:
     assert bind_options(schema, []) == {}
 
 
-@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": None}, {"$ref": "#"}, {"$ref": "other"}])
+@table("schema", [{}, {"type": "object"}, {"properties": None}, {"$ref": "#"}, {"$ref": "other"}])
 def test_a_schema_without_parameters_takes_none(schema: dict[str, Any]) -> None:
     assert bind_options(schema, []) == {}
     with pytest.raises(BindingError, match="Unknown option '--x'"):

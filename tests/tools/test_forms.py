@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis_jsonschema import from_schema
 from pydantic import BaseModel, Field, SecretStr
+from tests.tables import table
 
 from golem_forge.tools.forms import derive_fields, form_arguments
 from golem_forge.tools.validation import SchemaCheck
@@ -53,7 +54,7 @@ def test_17_the_fields_of_git_push() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "expected"),
     [
         ({"type": "string"}, {"type": "text"}),
@@ -97,7 +98,6 @@ def test_17_the_fields_of_git_push() -> None:
         ({"type": "string", "default": "x"}, {"type": "text", "default": "x"}),
         ({"type": "frobnicate"}, {"type": "json"}),
     ],
-    ids=str,
 )
 def test_18_each_row_of_the_table(schema: Any, expected: dict[str, Any]) -> None:
     assert facts(one(schema)) == expected
@@ -167,7 +167,7 @@ def test_18_recursion_ends_in_a_json_editor_beyond_five_levels() -> None:
     assert depth == 5
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"$defs": {"n": {"type": "object", "properties": {f"p{i}": {"$ref": "#/$defs/n"} for i in range(20)}}}},
@@ -177,25 +177,24 @@ def test_18_recursion_ends_in_a_json_editor_beyond_five_levels() -> None:
         {"$defs": {"n": 5}},
         {},
     ],
-    ids=["wide", "itself", "itself twice", "list of itself", "no schema", "dangling"],
 )
 def test_a_hostile_schema_gives_a_form_of_bearable_size(schema: dict[str, Any]) -> None:
     fields = derive_fields({"type": "object", "properties": {"a": {"$ref": "#/$defs/n"}}, **schema})
     assert len(json.dumps(fields)) < 500_000
 
 
-@pytest.mark.parametrize("schema", [{}, {"anyOf": [{}]}, {"type": "object"}])
+@table("schema", [{}, {"anyOf": [{}]}, {"type": "object"}])
 def test_a_schema_that_names_no_fields_has_none(schema: Any) -> None:
     assert derive_fields(schema) == []
 
 
-@pytest.mark.parametrize("schema", [{"type": "string"}, {"type": "array"}, None, 5, "x", int, len])
+@table("schema", [{"type": "string"}, {"type": "array"}, None, 5, "x", int, len])
 def test_what_is_no_object_schema_is_refused(schema: Any) -> None:
     with pytest.raises(TypeError, match="derive_fields"):
         derive_fields(schema)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "title", "label"),
     [
         ("dry_run", None, "Dry run"),
@@ -260,7 +259,7 @@ def test_a_recursive_model_has_fields() -> None:
 # What a form submits
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "value", "expected"),
     [
         ({"type": "string"}, "", {"my_field": ""}),
@@ -276,7 +275,6 @@ def test_a_recursive_model_has_fields() -> None:
         ({"type": "integer"}, 0, {"my_field": 0}),
         ({"type": "array", "items": {}}, [], {"my_field": []}),
     ],
-    ids=str,
 )
 def test_what_a_form_submits(schema: Any, value: Any, expected: dict[str, Any]) -> None:
     assert form_arguments([one(schema)], {"my_field": value}) == expected

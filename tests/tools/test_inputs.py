@@ -9,8 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Optional
 
-import pytest
 from pydantic import BaseModel, Field
+from tests.tables import table
 
 from golem_forge import Tool, tool
 from golem_forge.tools import inputs
@@ -62,7 +62,7 @@ def test_the_error_of_a_union_names_the_argument_not_the_members() -> None:
     assert "list[int]" not in message.message.split(": ")[1]
 
 
-@pytest.mark.parametrize("args", [{"y": ["nan"]}, {"y": [1.0, "inf"]}, {"y": [], "z": "nan"}, {"y": [], "z": "-inf"}])
+@table("args", [{"y": ["nan"]}, {"y": [1.0, "inf"]}, {"y": [], "z": "nan"}, {"y": [], "z": "-inf"}])
 def test_numbers_that_are_not_finite_are_refused_also_when_they_came_as_text(args: dict[str, Any]) -> None:
     answer = tool(floats).validate_input(args)
     assert not answer.ok
@@ -110,7 +110,7 @@ def named(json: str, model_x: bool = True, from__to: str = "a", copy: int = -1, 
     return json
 
 
-@pytest.mark.parametrize("function", [plain, named, lambda: ""], ids=["plain", "named", "none"])
+@table("function", [plain, named, lambda: ""])
 def test_plain_scalars_are_described_and_checked_as_pydantic_does(function: Any) -> None:
     ours = signature_input(function, None)
     assert isinstance(ours, PlainInput)

@@ -12,10 +12,10 @@ import pathlib
 from collections import OrderedDict
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from tests.tables import table
 
 from golem_forge.core.results import ToolResult, is_valid_kind, is_well_known_kind
 from golem_forge.tools.results import display_hints, text_for_model, to_result
@@ -48,12 +48,12 @@ class Angry(dict[str, Any]):
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("kind", ["git.status", "a.b.c.d", "v2_result", "text", "x"])
+@table("kind", ["git.status", "a.b.c.d", "v2_result", "text", "x"])
 def test_19_valid_kinds(kind: str) -> None:
     assert is_valid_kind(kind)
 
 
-@pytest.mark.parametrize("kind", ["Text", "2fast", "a-b", "a..b", ".a", "a.", "", "a\n", "a b", "ä", None, 5, ["a"]])
+@table("kind", ["Text", "2fast", "a-b", "a..b", ".a", "a.", "", "a\n", "a b", "ä", None, 5, ["a"]])
 def test_19_invalid_kinds(kind: Any) -> None:
     assert not is_valid_kind(kind)
 
@@ -64,46 +64,39 @@ def test_19_well_known_kinds() -> None:
     assert not is_well_known_kind(None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "semantic", "text"),
     [
-        pytest.param("hi", {"kind": "text", "content": "hi"}, "hi", id="str"),
-        pytest.param("", {"kind": "text", "content": ""}, "", id="empty str"),
-        pytest.param(5, {"kind": "json", "data": 5}, "5", id="int"),
-        pytest.param(True, {"kind": "json", "data": True}, "true", id="bool"),
-        pytest.param(None, {"kind": "json", "data": None}, "null", id="none"),
-        pytest.param(2.5, {"kind": "json", "data": 2.5}, "2.5", id="float"),
-        pytest.param({"a": 1, "ü": "x"}, {"kind": "json", "data": {"a": 1, "ü": "x"}}, '{"a":1,"ü":"x"}', id="dict"),
-        pytest.param({}, {"kind": "json", "data": {}}, "{}", id="empty dict"),
-        pytest.param({"q": 'a"b\n'}, {"kind": "json", "data": {"q": 'a"b\n'}}, '{"q":"a\\"b\\n"}', id="escapes"),
-        pytest.param([1, (2, 3)], {"kind": "json", "data": [1, [2, 3]]}, "[1,[2,3]]", id="list"),
-        pytest.param({1: {2: 3}}, {"kind": "json", "data": {"1": {"2": 3}}}, '{"1":{"2":3}}', id="number keys"),
-        pytest.param({"b", "a"}, {"kind": "json", "data": ["a", "b"]}, '["a","b"]', id="set"),
-        pytest.param(Point(x=1), {"kind": "json", "data": {"x": 1, "when": "2024-05-01"}}, None, id="model"),
-        pytest.param([Point(x=1)], {"kind": "json", "data": [{"x": 1, "when": "2024-05-01"}]}, None, id="models"),
-        pytest.param(Pair(1, {2}), {"kind": "json", "data": {"left": 1, "right": [2]}}, None, id="dataclass"),
-        pytest.param(Colour.RED, {"kind": "json", "data": "red"}, '"red"', id="enum"),
-        pytest.param(pathlib.PurePosixPath("/a"), {"kind": "json", "data": "/a"}, '"/a"', id="path"),
-        pytest.param(decimal.Decimal("1.50"), {"kind": "json", "data": "1.50"}, '"1.50"', id="decimal"),
-        pytest.param(
+        ("hi", {"kind": "text", "content": "hi"}, "hi"),
+        ("", {"kind": "text", "content": ""}, ""),
+        (5, {"kind": "json", "data": 5}, "5"),
+        (True, {"kind": "json", "data": True}, "true"),
+        (None, {"kind": "json", "data": None}, "null"),
+        (2.5, {"kind": "json", "data": 2.5}, "2.5"),
+        ({"a": 1, "ü": "x"}, {"kind": "json", "data": {"a": 1, "ü": "x"}}, '{"a":1,"ü":"x"}'),
+        ({}, {"kind": "json", "data": {}}, "{}"),
+        ({"q": 'a"b\n'}, {"kind": "json", "data": {"q": 'a"b\n'}}, '{"q":"a\\"b\\n"}'),
+        ([1, (2, 3)], {"kind": "json", "data": [1, [2, 3]]}, "[1,[2,3]]"),
+        ({1: {2: 3}}, {"kind": "json", "data": {"1": {"2": 3}}}, '{"1":{"2":3}}'),  # number keys
+        ({"b", "a"}, {"kind": "json", "data": ["a", "b"]}, '["a","b"]'),
+        (Point(x=1), {"kind": "json", "data": {"x": 1, "when": "2024-05-01"}}, None),
+        ([Point(x=1)], {"kind": "json", "data": [{"x": 1, "when": "2024-05-01"}]}, None),
+        (Pair(1, {2}), {"kind": "json", "data": {"left": 1, "right": [2]}}, None),
+        (Colour.RED, {"kind": "json", "data": "red"}, '"red"'),
+        (pathlib.PurePosixPath("/a"), {"kind": "json", "data": "/a"}, '"/a"'),
+        (decimal.Decimal("1.50"), {"kind": "json", "data": "1.50"}, '"1.50"'),
+        (
             {"at": datetime.datetime(2024, 1, 2, 3, 4)},
             {"kind": "json", "data": {"at": "2024-01-02T03:04:00"}},
             None,
-            id="time",
         ),
-        pytest.param({"kind": "Text", "x": 1}, {"kind": "json", "data": {"kind": "Text", "x": 1}}, None, id="no kind"),
-        pytest.param({"kind": "text"}, {"kind": "json", "data": {"kind": "text"}}, None, id="text without content"),
-        pytest.param(
-            {"kind": "diff", "path": "/w/a"},
-            {"kind": "json", "data": {"kind": "diff", "path": "/w/a"}},
-            None,
-            id="no diff",
-        ),
-        pytest.param(
+        ({"kind": "Text", "x": 1}, {"kind": "json", "data": {"kind": "Text", "x": 1}}, None),  # no kind
+        ({"kind": "text"}, {"kind": "json", "data": {"kind": "text"}}, None),  # text without content
+        ({"kind": "diff", "path": "/w/a"}, {"kind": "json", "data": {"kind": "diff", "path": "/w/a"}}, None),  # no diff
+        (
             OrderedDict(kind="git.status", data=[1]),
             {"kind": "git.status", "data": [1]},
             "[1]",
-            id="any mapping with a kind",
         ),
     ],
 )
@@ -113,18 +106,17 @@ def test_20_value_and_text(value: Any, semantic: dict[str, Any], text: str | Non
     assert result.text == (text if text is not None else json.dumps(semantic["data"], separators=(",", ":")))
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
-        pytest.param({"kind": "file_list", "path": "/w", "files": ["a", {"name": "b"}], "count": 2}, "a\nb", id="list"),
-        pytest.param({"kind": "file_content", "path": "/w/a", "content": "body", "size": 4}, "body", id="content"),
-        pytest.param({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, 'one a\n{"a":1}', id="summary"),
-        pytest.param({"kind": "x.y", "data": {"a": 1}}, '{"a":1}', id="custom"),
-        pytest.param({"kind": "x.y", "rows": [1]}, '{"rows":[1]}', id="custom without data"),
-        pytest.param(
+        ({"kind": "file_list", "path": "/w", "files": ["a", {"name": "b"}], "count": 2}, "a\nb"),
+        ({"kind": "file_content", "path": "/w/a", "content": "body", "size": 4}, "body"),
+        ({"kind": "x.y", "data": {"a": 1}, "summary": "one a"}, 'one a\n{"a":1}'),
+        ({"kind": "x.y", "data": {"a": 1}}, '{"a":1}'),
+        ({"kind": "x.y", "rows": [1]}, '{"rows":[1]}'),  # custom without data
+        (
             {"kind": "diff", "path": "/w/a", "modified": "x", "isNew": True, "bytesWritten": 1},
             "Created /w/a (1 bytes)",
-            id="diff",
         ),
     ],
 )
@@ -160,19 +152,19 @@ def doubled(levels: int) -> Any:
     return value
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "text"),
     [
-        pytest.param(cyclic_dict(), '{"name":"x","self":"(cycle)"}', id="cycle"),
-        pytest.param(math.nan, "NaN", id="nan"),
-        pytest.param({"a": [math.inf, -math.inf]}, '{"a":["Infinity","-Infinity"]}', id="infinity inside"),
-        pytest.param(b"bytes \xff", "bytes \\xff", id="bytes"),
-        pytest.param({"a": b"x"}, '{"a":"x"}', id="bytes inside"),
-        pytest.param(10**400, "1" + "0" * 400, id="10 to the 400"),
-        pytest.param({"n": 10**400}, '{"n":"1' + "0" * 400 + '"}', id="10 to the 400 inside"),
-        pytest.param(10**5000, hex(10**5000), id="more digits than Python writes"),
-        pytest.param("a\ud800", "a\\ud800", id="broken unicode"),
-        pytest.param({"k\ud800": "v"}, '{"k\\\\ud800":"v"}', id="broken unicode key"),
+        (cyclic_dict(), '{"name":"x","self":"(cycle)"}'),
+        (math.nan, "NaN"),
+        ({"a": [math.inf, -math.inf]}, '{"a":["Infinity","-Infinity"]}'),
+        (b"bytes \xff", "bytes \\xff"),
+        ({"a": b"x"}, '{"a":"x"}'),
+        (10**400, "1" + "0" * 400),  # 10 to the 400
+        ({"n": 10**400}, '{"n":"1' + "0" * 400 + '"}'),  # 10 to the 400 inside
+        (10**5000, hex(10**5000)),  # more digits than Python writes
+        ("a\ud800", "a\\ud800"),  # broken unicode
+        ({"k\ud800": "v"}, '{"k\\\\ud800":"v"}'),  # broken unicode key
     ],
 )
 def test_20_what_json_cannot_hold_becomes_text(value: Any, text: str) -> None:
@@ -181,7 +173,7 @@ def test_20_what_json_cannot_hold_becomes_text(value: Any, text: str) -> None:
     assert result.text == text
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         Stubborn(),
@@ -204,7 +196,6 @@ def test_20_what_json_cannot_hold_becomes_text(value: Any, text: str) -> None:
         {"kind": "text", "content": "\udcff"},
         ValueError("x"),
     ],
-    ids=lambda value: type(value).__name__,
 )
 def test_20_odd_values_never_crash_and_always_give_json(value: Any) -> None:
     result = to_result(value)
@@ -239,7 +230,7 @@ def test_20_any_value_gives_pure_json_and_text(value: Any) -> None:
         assert json.loads(result.text) == result.value["data"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("display", "expected"),
     [
         ({"preferredView": "table", "collapsed": True, "maxHeight": 3, "priority": 1, "language": "py"}, None),
@@ -255,7 +246,7 @@ def test_unknown_and_mistyped_display_hints_are_ignored(display: Any, expected: 
     assert display_hints(value) == (display if expected is None else expected)
 
 
-@pytest.mark.parametrize("view", ["text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"])
+@table("view", ["text", "markdown", "code", "diff", "table", "tree", "image", "raw", "hidden"])
 def test_every_view_of_the_specification_is_known(view: str) -> None:
     assert display_hints({"kind": "x", "display": {"preferredView": view}}) == {"preferredView": view}
 
@@ -265,7 +256,7 @@ def of_server(texts: list[str], structured: Any) -> ToolResult:
     return ToolResult.from_mcp({"content": blocks, "structuredContent": structured})
 
 
-@pytest.mark.parametrize(
+@table(
     ("texts", "structured"),
     [
         (['{"a": 1, "b": [2]}'], {"b": [2], "a": 1}),
@@ -280,7 +271,7 @@ def test_structured_content_that_the_text_says_is_not_repeated(texts: list[str],
     assert text_for_model(result) == result.text
 
 
-@pytest.mark.parametrize(
+@table(
     ("texts", "structured", "read"),
     [
         (["Found 2 rows."], {"rows": [1, 2]}, 'Found 2 rows.\n{"rows":[1,2]}'),

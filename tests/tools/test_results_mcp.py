@@ -6,9 +6,9 @@ import json
 from typing import Any
 from unittest import mock
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.core import results as mcp_results
 from golem_forge.core.results import FRAME_KEY, RESULT_KEY, ToolResult, from_mcp, to_mcp
@@ -96,30 +96,26 @@ def test_every_tool_value_survives(value: Any) -> None:
     assert from_mcp(to_mcp(result)) == result
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "expected"),
     [
-        pytest.param("hello", {"content": [{"type": "text", "text": "hello"}]}, id="text"),
-        pytest.param("", {"content": []}, id="empty text"),
-        pytest.param(
-            {"a": 1}, {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}, id="object"
-        ),
-        pytest.param(
+        ("hello", {"content": [{"type": "text", "text": "hello"}]}),
+        ("", {"content": []}),
+        ({"a": 1}, {"content": [{"type": "text", "text": '{"a":1}'}], "structuredContent": {"a": 1}}),
+        (
             {"kind": "git.status", "data": {"n": 1}, "summary": "1 file"},
             {
                 "content": [{"type": "text", "text": '1 file\n{"n":1}'}],
                 "structuredContent": {"kind": "git.status", "data": {"n": 1}, "summary": "1 file"},
             },
-            id="custom kind",
-        ),
-        pytest.param(
+        ),  # custom kind
+        (
             [1, 2],
             {
                 "content": [{"type": "text", "text": "[1,2]"}],
                 "_meta": {RESULT_KEY: {"value": {"kind": "json", "data": [1, 2]}}},
             },
-            id="a list has no structured form, so its kind goes into _meta",
-        ),
+        ),  # a list has no structured form, so its kind goes into _meta
     ],
 )
 def test_written_as_any_client_reads_it(value: Any, expected: dict[str, Any]) -> None:
@@ -161,7 +157,7 @@ def test_a_foreign_server_cannot_show_people_one_thing_and_the_model_another() -
     assert to_mcp(result) == forged
 
 
-@pytest.mark.parametrize(
+@table(
     "message",
     [
         {},
@@ -200,7 +196,7 @@ def test_the_quick_way_reads_what_the_long_way_reads(message: dict[str, Any]) ->
     assert to_mcp(from_mcp(message)) == message
 
 
-@pytest.mark.parametrize(
+@table(
     "more",
     [
         {},

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 from tests.wire.grammar import refused_parts
 
 from golem_forge import open_session
@@ -34,7 +34,7 @@ def keywords(schema: Any) -> Iterator[str]:
             yield from keywords(part)
 
 
-@pytest.mark.parametrize("name", sorted(NATIVE))
+@table("name", sorted(NATIVE))
 def test_a_native_tool_is_sent_without_sizes_and_patterns(name: str) -> None:
     schema = NATIVE[name].input_schema
     sent = model_schema(schema)
@@ -65,7 +65,7 @@ async def test_what_comes_back_too_long_is_refused_by_the_name_of_the_field(tmp_
             assert field in outcome.error and str(most) in outcome.error, outcome.error
 
 
-@pytest.mark.parametrize(
+@table(
     ("part", "sent"),
     [
         ({"type": "string", "maxLength": 9}, {"type": "string", "description": "At most 9 characters."}),
@@ -104,7 +104,7 @@ def test_a_schema_without_bounds_is_sent_as_it_is() -> None:
 TREE = {"type": "object", "properties": {"name": {"type": "string"}, "below": {"items": {"$ref": "#/$defs/tree"}}}}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "sent"),
     [
         (
@@ -131,7 +131,6 @@ TREE = {"type": "object", "properties": {"name": {"type": "string"}, "below": {"
             },
         ),
     ],
-    ids=["described", "narrowed", "negated", "recursive"],
 )
 def test_references_are_written_out(schema: dict[str, Any], sent: dict[str, Any]) -> None:
     assert model_schema(schema) == sent
@@ -147,7 +146,7 @@ def test_a_schema_that_would_grow_without_end_keeps_its_references() -> None:
     assert model_schema(schema) == schema
 
 
-@pytest.mark.parametrize("name", sorted(NATIVE))
+@table("name", sorted(NATIVE))
 def test_a_bare_schema_has_types_names_and_choices_only(name: str) -> None:
     schema = NATIVE[name].input_schema
     bare = bare_schema(schema)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.tables import table
 
 from golem_forge.tools.catalog import Catalog
 from golem_forge.tools.tool import Tool
@@ -47,11 +48,7 @@ def test_33_the_same_on_every_run_in_whatever_order_the_tools_came(catalog: Cata
     assert [names(again, query) for query, _ in QUERIES] == expected
 
 
-def test_31_the_tool_that_was_meant_comes_first(catalog: Catalog) -> None:
-    assert names(catalog, "create calendar event")[0] == "calendar__create_event"
-
-
-@pytest.mark.parametrize("tool", catalog300()[::7], ids=lambda tool: tool.name)
+@table("tool", catalog300()[::7])
 def test_31_an_exact_name_is_always_first(catalog: Catalog, tool: Tool) -> None:
     assert tool.remote is not None
     for spelled in (tool.name, tool.name.upper(), tool.remote.tool, tool.remote.tool.title(), f" {tool.remote.tool} "):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
+from tests.tables import table
 
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.factory import tool
@@ -121,7 +122,7 @@ def sphinx(a: int, b: str = "") -> None:
     """
 
 
-@pytest.mark.parametrize("function", [google, numpy, sphinx])
+@table("function", [google, numpy, sphinx])
 def test_docstrings_in_three_layouts(function: Any) -> None:
     made = tool(function)
     assert made.description == "Adds."
@@ -188,7 +189,7 @@ async def test_parameters_may_have_names_that_mean_something_to_pydantic() -> No
     assert refused.message.startswith("awkward: unknown argument 'argument_x'")
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "data"),
     [
         ({"name": "n", "size": "3"}, {"size": 3, "colour": Colour.RED, "tags": [], "address": None}),
@@ -208,7 +209,7 @@ def test_what_is_judged_is_json() -> None:
     assert checked.plain["address"] == {"city": "x", "zip": 0}
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "message"),
     [
         ({}, "everything: name: field required; size: field required"),
@@ -312,10 +313,9 @@ def test_modes_follow_the_source_unless_said() -> None:
         Tool("x")
 
 
-@pytest.mark.parametrize(
+@table(
     "function",
     [lambda *args: 1, lambda **options: 1, eval("lambda a, /: 1")],
-    ids=["*args", "**options", "positional only"],
 )
 def test_parameters_without_a_name_of_their_own_are_refused(function: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="cannot be filled by name"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.tools.inputs import SchemaInput
 from golem_forge.tools.schema import field_path, json_path
@@ -34,25 +36,25 @@ def doubling(steps: int, refer: str = "#/$defs/a{}") -> dict[str, Any]:
     return {"$defs": definitions, "$ref": refer.format(steps - 1)}
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "message"),
     [
-        pytest.param({"type": 5}, r"not a valid schema at \$\.type", id="25 type 5"),
-        pytest.param({"properties": {"a": {"minimum": "x"}}}, r"\$\.properties\.a\.minimum", id="deep inside"),
-        pytest.param({"$ref": "https://example.com/x"}, "only local", id="remote"),
-        pytest.param({"$ref": "file:///etc/passwd"}, "only local", id="file"),
-        pytest.param({"properties": {"a": {"$ref": "other.json"}}}, "only local", id="relative"),
-        pytest.param({"$ref": "#/$defs/nope"}, "does not exist", id="dangling"),
-        pytest.param({"pattern": "("}, "pattern", id="broken pattern"),
-        pytest.param({"description": "x" * 65536}, "larger than 64 KiB", id="64 KiB"),
-        pytest.param(levels(65), "more than 64 levels", id="65 levels"),
-        pytest.param(cyclic(), "more than 64 levels", id="cycle"),
-        pytest.param({"const": b"x"}, "not JSON", id="bytes"),
-        pytest.param("string", "must be an object", id="no schema at all"),
-        pytest.param({"$schema": "http://json-schema.org/draft-03/schema#"}, "unknown draft", id="draft 3"),
-        pytest.param({"$schema": "https://example.com/mine"}, "unknown draft", id="a dialect of its own"),
-        pytest.param(doubling(60), "branches too often", id="billions of ways"),
-        pytest.param(doubling(60, "#a{}"), "branches too often", id="billions of ways by anchor"),
+        ({"type": 5}, r"not a valid schema at \$\.type"),
+        ({"properties": {"a": {"minimum": "x"}}}, r"\$\.properties\.a\.minimum"),  # deep inside
+        ({"$ref": "https://example.com/x"}, "only local"),
+        ({"$ref": "file:///etc/passwd"}, "only local"),
+        ({"properties": {"a": {"$ref": "other.json"}}}, "only local"),  # relative
+        ({"$ref": "#/$defs/nope"}, "does not exist"),  # dangling
+        ({"pattern": "("}, "pattern"),
+        ({"description": "x" * 65536}, "larger than 64 KiB"),
+        (levels(65), "more than 64 levels"),
+        (cyclic(), "more than 64 levels"),
+        ({"const": b"x"}, "not JSON"),
+        ("string", "must be an object"),  # no schema at all
+        ({"$schema": "http://json-schema.org/draft-03/schema#"}, "unknown draft"),  # draft 3
+        ({"$schema": "https://example.com/mine"}, "unknown draft"),  # a dialect of its own
+        (doubling(60), "branches too often"),  # billions of ways
+        (doubling(60, "#a{}"), "branches too often"),  # billions of ways by anchor
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused(schema: Any, message: str) -> None:
@@ -60,7 +62,7 @@ def test_a_schema_that_cannot_be_used_is_refused(schema: Any, message: str) -> N
         SchemaCheck(schema)
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "fits", "does_not"),
     [
         ({}, 5, None),
@@ -82,7 +84,6 @@ def test_a_schema_that_cannot_be_used_is_refused(schema: Any, message: str) -> N
         ),
         (doubling(10), "text", 5),
     ],
-    ids=lambda value: str(value)[:70],
 )
 def test_usable_schemas(schema: Any, fits: Any, does_not: Any) -> None:
     check = SchemaCheck(schema)
@@ -92,7 +93,7 @@ def test_usable_schemas(schema: Any, fits: Any, does_not: Any) -> None:
         assert check.errors(does_not) != ()
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "value", "expected"),
     [
         ({"type": "string"}, 5, [("", "expected string, got integer")]),
@@ -136,7 +137,6 @@ def test_usable_schemas(schema: Any, fits: Any, does_not: Any) -> None:
         ({"unevaluatedProperties": False}, {"z": 1}, [("z", "unknown property")]),
         ({"$schema": DRAFT_7, "items": [{"type": "string"}]}, [1, 2], [("[0]", "expected string, got integer")]),
     ],
-    ids=lambda value: str(value)[:60],
 )
 def test_errors_name_the_place_and_the_problem(schema: Any, value: Any, expected: list[tuple[str, str]]) -> None:
     assert list(SchemaCheck(schema).errors(value)) == expected
@@ -158,7 +158,7 @@ def test_30_keywords_of_2020_12() -> None:
     assert check.errors({"pair": [1, "y", 2], "note": 1})
 
 
-@pytest.mark.parametrize("limit", [1, 3, 5])
+@table("limit", [1, 3, 5])
 def test_as_many_errors_as_asked_for(limit: int) -> None:
     check = SchemaCheck({"items": {"type": "integer"}})
     assert len(check.errors(["x"] * 50, limit=limit)) == limit
@@ -198,35 +198,31 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [{"type": "object"}, {"items": {"type": "integer"}}, TREE, TWICE],
-    ids=["object", "items", "tree", "twice"],
-)
-@pytest.mark.parametrize(
-    "value",
-    [
-        deep(50),
-        deep(127),
-        deep(100_000),
-        wide(),
-        loop(),
-        ["x"] * 500_000,
-        ["x" * 1_000_000] * 20,
-        b"bytes",
-        {1: 2},
-        [{1}],
-        [object()],
-        ["\ud800"],
-        10**400,
-        float("nan"),
-    ],
-    ids=lambda value: f"{type(value).__name__}-{str(value)[:12]}" if not isinstance(value, list) else None,
-)
-def test_no_instance_raises_or_hangs(schema: dict[str, Any], value: Any) -> None:
-    problems = SchemaCheck(schema).errors(value)
-    assert isinstance(problems, tuple)
-    assert all(len(path) <= 5000 and len(text) <= 300 for path, text in problems)
+LARGE: list[Callable[[], Any]] = [wide, lambda: ["x"] * 500_000, lambda: ["x" * 1_000_000] * 20]
+"""Asked of the schemas that look into every item."""
+ODD_VALUES: list[Callable[[], Any]] = [
+    lambda: deep(50),
+    lambda: deep(127),
+    lambda: deep(100_000),
+    loop,
+    *LARGE,
+    lambda: b"bytes",
+    lambda: {1: 2},
+    lambda: [{1}],
+    lambda: [object()],
+    lambda: ["\ud800"],
+    lambda: 10**400,
+    lambda: float("nan"),
+]
+
+
+@table("make", ODD_VALUES)
+def test_no_instance_raises_or_hangs(make: Callable[[], Any]) -> None:
+    value = make()
+    for schema in (TREE, TWICE) if make in LARGE else ({"type": "object"}, {"items": {"type": "integer"}}, TREE, TWICE):
+        problems = SchemaCheck(schema).errors(value)
+        assert isinstance(problems, tuple)
+        assert all(len(path) <= 5000 and len(text) <= 300 for path, text in problems)
 
 
 def test_the_first_error_of_a_large_value_is_still_named() -> None:
@@ -234,7 +230,7 @@ def test_the_first_error_of_a_large_value_is_still_named() -> None:
     assert check.errors({"items": [1] * 100_000 + ["x"]}) == (("items[100000]", "expected integer, got string"),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("parts", "field", "path"),
     [
         ((), "", "$"),

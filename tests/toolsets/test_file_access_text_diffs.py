@@ -7,6 +7,7 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.toolsets import file_access as diffs
 from golem_forge.toolsets.file_access import unified_diff
@@ -78,14 +79,13 @@ def test_bytes_that_are_no_text_are_shown_as_such_and_never_taken_for_equal() ->
     assert diff.splitlines()[3:] == [r"-caf\xe9", r"+caf\xe9"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "why"),
     [
         (b"a\0b", "is binary"),
         (b"x\n" * (diffs.COMPARE_LIMIT // 2 + 1), "is too large to show"),
         (b"long line\n" * 120_000, "is too large to show"),
     ],
-    ids=["binary", "too large", "too long a diff"],
 )
 def test_what_is_not_shown_is_said_and_the_new_content_is_complete(old: bytes, why: str) -> None:
     diff = unified_diff("/w/a", old, b"1\n2\n")
@@ -99,17 +99,14 @@ def test_a_removed_file() -> None:
     assert unified_diff("/w/a", b"x\n", None) == "--- a/w/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n"
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new"),
     [(None, b"a\r\nb\r\n"), (b"", b"a\r\nb"), (b"a\r\nb\r\n", None), (b"\0", b"a\r\nb\r\n")],
-    ids=["new", "was empty", "removed", "was binary"],
 )
 def test_a_file_with_crlf_on_one_side_shows_lines_and_no_escapes(old: bytes | None, new: bytes | None) -> None:
     assert "\r" not in unified_diff("/w/a.txt", old, new)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(b"a\n", b"a\r\n"), (b"a\r\n", b"a\n"), (None, b"a\r\nb\n"), (b"a\r\n", b"a\rb\r\n")]
-)
+@table(("old", "new"), [(b"a\n", b"a\r\n"), (b"a\r\n", b"a\n"), (None, b"a\r\nb\n"), (b"a\r\n", b"a\rb\r\n")])
 def test_a_changed_or_mixed_line_end_is_seen(old: bytes | None, new: bytes) -> None:
     assert "\r" in unified_diff("/w/a.txt", old, new)

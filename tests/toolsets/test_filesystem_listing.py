@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.sandbox import Sandbox
@@ -83,17 +84,13 @@ async def test_t10_exists(call: Any, workspace: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("path", "code"), [("/../x", "INVALID_PATH"), ("/etc", "ZONE_ACCESS_DENIED"), ("out", "SYMLINK_ESCAPE")]
-)
-@pytest.mark.parametrize("tool", ["file_exists", "file_info", "read_file", "list_files"])
-async def test_t10_a_path_it_may_not_look_at_is_an_error(
-    call: Any, workspace: Path, tool: str, path: str, code: str
-) -> None:
-    (workspace / "out").symlink_to("/etc")
-    with pytest.raises(SandboxError) as failed:
-        await call(tool, path=path)
-    assert failed.value.code == code
+@table("tool", ["file_exists", "file_info", "read_file", "list_files"])
+async def test_t10_a_path_it_may_not_look_at_is_an_error(call: Any, workspace: Path, tool: str) -> None:
+    (workspace / tool).symlink_to("/etc")
+    for path, code in (("/../x", "INVALID_PATH"), ("/etc", "ZONE_ACCESS_DENIED"), (tool, "SYMLINK_ESCAPE")):
+        with pytest.raises(SandboxError) as failed:
+            await call(tool, path=path)
+        assert failed.value.code == code
 
 
 async def test_info_of_a_text(call: Any, workspace: Path) -> None:
@@ -116,7 +113,7 @@ async def test_info_of_a_text(call: Any, workspace: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "facts"),
     [
         ("x.png", b"\x89PNG\0", ("image/png", True, None)),
@@ -154,7 +151,7 @@ async def test_info_of_what_is_no_file(call: Any, workspace: Path) -> None:
         await call("file_info", path="missing")
 
 
-@pytest.mark.parametrize("sandbox_of", [lambda: None, lambda: Sandbox(has_block=False)], ids=["none", "no block"])
+@table("sandbox_of", [lambda: None, lambda: Sandbox(has_block=False)])
 async def test_s18_without_a_sandbox_there_is_no_file_access(sandbox_of: Any) -> None:
     ctx = ToolContext(sandbox=sandbox_of())
     for tool in FilesystemToolset().get_tools():

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
@@ -19,7 +20,7 @@ from golem_forge.tools.validation import Err, Ok
 from golem_forge.toolsets import TOOLKIT, create_read_file_tool, create_write_file_tool
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "text"),
     [
         ({}, "L1: a\nL2: b\nL3: c\nL4: d"),
@@ -77,7 +78,7 @@ def test_t2_file_path_is_an_alias_and_not_beside_path() -> None:
     assert both.message.startswith("read_file: unknown argument 'file_path'")
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "field"),
     [
         ({"offset": 0}, "offset"),
@@ -98,7 +99,7 @@ def test_an_unknown_argument_names_the_nearest() -> None:
     assert checked == Err("read_file: unknown argument 'limits'; did you mean 'limit'?")
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "text"),
     [
         (b"a\nb\n", "L1: a\nL2: b"),
@@ -139,7 +140,7 @@ async def test_it_stops_before_the_line_that_would_pass_30_kib(call: Any, worksp
     assert read == lines
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "text", "encoding", "lossy"),
     [
         (codecs.BOM_UTF8 + b"h\xc3\xa9", "L1: hé", "utf-8", False),
@@ -156,7 +157,7 @@ async def test_encodings(call: Any, workspace: Path, data: bytes, text: str, enc
     assert result.value["size"] == len(data)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "kind"),
     [
         ("x.pdf", b"only words", "application/pdf"),
@@ -182,7 +183,7 @@ async def test_few_control_characters_are_still_text(call: Any, workspace: Path,
     assert (await call("read_file", path="a.log")).value["content"].encode() == data
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "code", "text"),
     [
         ("x", "NOT_FOUND", "File not found: /workspace/x"),

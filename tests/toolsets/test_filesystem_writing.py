@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests import descriptors
+from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark, Verb
@@ -73,7 +74,7 @@ async def test_t7_the_same_content_is_not_written(call: Any, workspace: Path) ->
     assert (after.st_mtime_ns, after.st_ino) == (before.st_mtime_ns, before.st_ino)
 
 
-@pytest.mark.parametrize("content", ["", "\ufeffwith mark", "no newline", "a\r\nb\rc\n", "\0\x1b"])
+@table("content", ["", "\ufeffwith mark", "no newline", "a\r\nb\rc\n", "\0\x1b"])
 async def test_content_is_written_as_given(call: Any, workspace: Path, content: str) -> None:
     await call("write_file", path="a.txt", content=content)
     assert (workspace / "a.txt").read_bytes() == content.encode()
@@ -192,7 +193,7 @@ def test_planning_changes_nothing_and_closing_lets_go(ctx: ToolContext, workspac
     assert descriptors.no_more_than(held)
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "path", "verb", "verdict", "marks", "read_only"),
     [
         ("read_file", "a.txt", Verb.READ, Verdict.PRE_APPROVED, (), True),
@@ -232,7 +233,7 @@ def test_the_effect_of_a_link_is_on_what_it_leads_to(ctx: ToolContext, workspace
     assert targets == ["/workspace/a.txt", "/workspace/a.txt", "/workspace/link"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone_approval", "tool", "path", "verdict"),
     [
         ({"workspace": {"write": "preApproved"}}, "write_file", "a.txt", Verdict.PRE_APPROVED),
@@ -258,7 +259,7 @@ def test_zone_approval_replaces_ask_but_not_blocked_or_a_mark(
     assert planned.effects[0].marks == ((Mark.PROTECTED_PATH,) if path == "forge.yaml" else ())
 
 
-@pytest.mark.parametrize(
+@table(
     ("zone_approval", "text"),
     [
         ({"workspce": {"write": "ask"}}, "zone_approval: no zone 'workspce'; did you mean 'workspace'?"),
@@ -306,14 +307,16 @@ async def test_a_file_too_large_to_read_can_be_replaced_and_the_diff_says_so(
     assert (workspace / "big").read_text() == "x\n"
 
 
-@pytest.mark.parametrize("path", ["missing", "d", "out", "../x", "f/x", "/nowhere/x", "bad\0", "~/x"])
+ODD_PATHS = ["missing", "d", "out", "../x", "f/x", "/nowhere/x", "bad\0", "~/x"]
+
+
 @pytest.mark.parametrize("tool", ["read_file", "list_files", "file_info", "write_file", "delete_file"])
-async def test_no_text_carries_a_host_path(call: Any, workspace: Path, tmp_path: Path, tool: str, path: str) -> None:
+async def test_no_text_carries_a_host_path(call: Any, workspace: Path, tmp_path: Path, tool: str) -> None:
     (workspace / "d").mkdir()
     (workspace / "f").touch()
     (workspace / "out").symlink_to(tmp_path / "home")
     args = {"content": "x"} if tool == "write_file" else {}
-    for address in (path, str(workspace / path)):
+    for address in (address for path in ODD_PATHS for address in (path, str(workspace / path))):
         try:
             result = await call(tool, path=address, **args)
             said = f"{result.text} {result.value}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import Risk, Status, Verdict
@@ -172,7 +173,7 @@ async def test_limits(session: Remembering, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(session.asked) == 4
 
 
-@pytest.mark.parametrize("memory_id", ["", "A", "-a", "a/b", "../a", "a.md", "a" * 65, "a\n", "é"])
+@table("memory_id", ["", "A", "-a", "a/b", "../a", "a.md", "a" * 65, "a\n", "é"])
 async def test_ids(session: Remembering, home: Path, memory_id: str) -> None:
     outcome = await session.save(memory_id, "x")
     assert outcome.status is Status.INPUT_INVALID

@@ -91,7 +91,7 @@ async def test_parts_of_a_long_line_tell_where_they_begin(store: OutputStore) ->
     assert (await read(store, handle, offset=-1)) == "L3: last\n[lines 5-5 of 5]"
 
 
-@pytest.mark.parametrize(
+@table(
     ("worker", "caller", "session", "found"),
     [
         ("main/coder", Caller.LLM, "session-one", True),
@@ -119,7 +119,7 @@ async def test_t53_whose_outputs_can_be_read(
     assert failed.value.status is Status.EXECUTION_FAILED
 
 
-@pytest.mark.parametrize("handle", ["out_000000000000", "../index.jsonl", "index.jsonl", ""])
+@table("handle", ["out_000000000000", "../index.jsonl", "index.jsonl", ""])
 async def test_no_such_output(store: OutputStore, handle: str) -> None:
     store.keep("x", "main")
     with pytest.raises(ToolFailed) as failed:
@@ -221,7 +221,7 @@ def _children() -> set[str]:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "message"),
     [
         ({"grep": "a(b"}, "read_output: grep: not a valid pattern: missing ), unterminated subpattern at position 1"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.tables import table
 
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import Risk, Status, Verdict
@@ -47,7 +47,7 @@ async def test_t46_plans_of_sessions_and_workers_are_independent() -> None:
     assert len(other.get(SessionPlans).get("main")) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "problem"),
     [
         ({"plan": [STEPS[1], STEPS[0], STEPS[1]]}, "update_plan: plan: only one step may be in_progress, not 1, 3"),

@@ -46,7 +46,7 @@ def test_a_new_tool_is_a_manifest_and_a_source() -> None:
     assert read_manifest(files["tool.yaml"], folder="test_tool").boolean_flags is BooleanFlags.SWITCH
 
 
-@pytest.mark.parametrize(("language", "ending", "flags"), [("go", "go", "equals"), ("shell", "sh", "switch")])
+@table(("language", "ending", "flags"), [("go", "go", "equals"), ("shell", "sh", "switch")])
 def test_the_language_decides_the_source_and_the_flags(language: str, ending: str, flags: str) -> None:
     files = made(language=language)
     assert list(files) == ["tool.yaml", f"test_tool.{ending}"]
@@ -212,7 +212,7 @@ def test_what_is_there_is_never_replaced(tmp_path: Path, present: str) -> None:
     assert os.listdir(tmp_path / "tools" / present) == []
 
 
-@pytest.mark.parametrize("file", ["../evil", "/etc/x", "a//b", "", "a/.", "a\0b"])
+@table("file", ["../evil", "/etc/x", "a//b", "", "a/.", "a\0b"])
 def test_no_file_leaves_the_folder(tmp_path: Path, file: str) -> None:
     with pytest.raises(Unusable):
         write_tool_folder(ForgeHome(tmp_path), "x", {"tool.yaml": b"a", file: b"b"})

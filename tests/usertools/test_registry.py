@@ -391,13 +391,11 @@ def test_look_sees_one_folder_as_it_is_now(home: ForgeHome) -> None:
     assert registry.refresh() is None
 
 
-@pytest.mark.parametrize(
-    "name", ["", ".", "..", "../tools/greet", "greet/lib", ".greet", "a\0b", "none", "x" * 5000, "\ud800"]
-)
-def test_look_finds_nothing_where_no_tool_can_be(home: ForgeHome, name: str) -> None:
+def test_look_finds_nothing_where_no_tool_can_be(home: ForgeHome) -> None:
     make(home, "greet")
     make(home, ".greet")
-    assert Registry(home).lookup(name) is None
+    for name in ("", ".", "..", "../tools/greet", "greet/lib", ".greet", "a\0b", "none", "x" * 5000, "\ud800"):
+        assert Registry(home).lookup(name) is None, name
 
 
 # the store

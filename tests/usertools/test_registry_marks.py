@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.storage.content_store import ContentStore
 from golem_forge.storage.home import ForgeHome
@@ -19,13 +20,17 @@ NAMES = ("a", "b", "c", "d", "e")
 
 @pytest.fixture
 def tools(tmp_path: Path) -> Path:
+    return laid_out(tmp_path)
+
+
+def laid_out(root: Path) -> Path:
     for name in NAMES:
-        folder = tmp_path / "tools" / name
+        folder = root / "tools" / name
         folder.mkdir(parents=True)
         (folder / "tool.yaml").write_text(f"name: {name}\ndescription: d\nversion: 1.0.0\nentrypoint: run.sh\n")
         (folder / "run.sh").write_text("echo hi\n")
-    (tmp_path / "tools" / "d" / "tool.yaml").unlink()  # no tool, and of this folder only the folder is looked at
-    return tmp_path / "tools"
+    (root / "tools" / "d" / "tool.yaml").unlink()  # no tool, and of this folder only the folder is looked at
+    return root / "tools"
 
 
 def looks(tools: Path) -> dict[str, FolderScan]:
@@ -34,9 +39,10 @@ def looks(tools: Path) -> dict[str, FolderScan]:
     return {name: look for name, look in found.items() if look is not None}
 
 
-@pytest.mark.parametrize("wanted", [(), ("a",), ("c",), ("e",), ("a", "b"), ("a", "e"), ("d",), NAMES])
-@pytest.mark.parametrize("how", ["first file", "last file", "file gone", "folder gone", "file added"])
-def test_it_names_the_folders_that_changed(tools: Path, wanted: tuple[str, ...], how: str) -> None:
+@table("wanted", [(), ("a",), ("c",), ("e",), ("a", "b"), ("a", "e"), ("d",), NAMES])
+@table("how", ["first file", "last file", "file gone", "folder gone", "file added"])
+def test_it_names_the_folders_that_changed(tmp_path: Path, wanted: tuple[str, ...], how: str) -> None:
+    tools = laid_out(tmp_path / how / "".join(wanted))
     row = MarkIndex(looks(tools))
     time.sleep(0.012)
     for name in wanted:

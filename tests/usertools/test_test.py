@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE, ever_longer, within
+from tests.tables import table
 
 from golem_forge.core.text import duration
 from golem_forge.sandbox.errors import SandboxError
@@ -181,7 +182,7 @@ async def test_long_values_are_shown_around_the_first_difference(bench: Bench) -
     assert len(text) < 700
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other", "at"),
     [("", "", 0), ("a", "", 0), ("abc", "abd", 2), ("abc", "abcd", 3), ("x" * 999, "x" * 998 + "y", 998)],
 )

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.deadlines import within
+from tests.tables import table
 
 from golem_forge.core.text import count_control_chars
 from golem_forge.usertools.folder import FolderFiles, ToolEntry
@@ -201,7 +201,7 @@ def test_changed_binaries_show_both_hashes() -> None:
     )
 
 
-@pytest.mark.parametrize("data", [b"echo \0hidden\n", b"echo \xe9\n"])
+@table("data", [b"echo \0hidden\n", b"echo \xe9\n"])
 def test_a_script_that_cannot_be_shown_is_a_warning(data: bytes) -> None:
     made = card(folder({"tool.yaml": manifest(), "x.sh": data}))
     assert "x.sh: is the program that runs, and cannot be shown as text" in made.warnings
@@ -300,9 +300,9 @@ def test_text_in_the_place_of_a_binary_is_shown() -> None:
     assert gone.startswith("helper: was binary: sha256 ") and gone.endswith("-> nothing")
 
 
-@pytest.mark.parametrize("data", [b"\n", b"\x1b", b"x"])
+@table("data", [b"\n", b"\x1b", b"x"])
 def test_a_huge_folder_costs_no_huge_card(data: bytes) -> None:
-    files = plain(**{"a.txt": data * (5 << 20)})
+    files = plain(**{"a.txt": data * (3 << 20)})
     with within(30):
         assert len(card(files).text) < 1 << 20
         assert len(card(files, old=plain(**{"a.txt": b"old\n"})).diff) < 1 << 20

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
@@ -109,7 +108,7 @@ async def test_values_of_fields_that_were_not_asked_for_are_not_sent() -> None:
     assert said.content == {"name": "Ada"}
 
 
-@pytest.mark.parametrize("action", ["decline", "cancel", "", "ACCEPT"])
+@table("action", ["decline", "cancel", "", "ACCEPT"])
 async def test_everything_but_accept_sends_no_values(action: str) -> None:
     said = await form(Person(FormAnswer(action=action, values={"name": "canary"})), EVERY_KIND)
     assert said.action == ("decline" if action == "decline" else "cancel") and said.content is None
@@ -163,7 +162,7 @@ async def test_fifty_fields_are_a_form() -> None:
     assert len(person.forms[0].fields) == 50
 
 
-@pytest.mark.parametrize("action", ["accept", "decline", "cancel"])
+@table("action", ["accept", "decline", "cancel"])
 async def test_a_page_is_shown_with_its_host_and_only_agreed_to(action: str) -> None:
     person = Person(FormAnswer(action=action, values={"x": "y"}))
     said = await page(person, "https://login.example:8443/start?a=b")
@@ -173,7 +172,7 @@ async def test_a_page_is_shown_with_its_host_and_only_agreed_to(action: str) -> 
     assert shown.fields == ()
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/x", "http://localhost/x", "http://[::1]:9/x"])
+@table("url", ["http://127.0.0.1:8000/x", "http://localhost/x", "http://[::1]:9/x"])
 async def test_loopback_needs_no_tls(url: str) -> None:
     assert (await page(Person(FormAnswer(action="accept")), url)).action == "accept"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
@@ -52,7 +51,7 @@ async def test_what_the_server_says_is_all_that_is_passed_on() -> None:
     assert "canary" not in repr(request)
 
 
-@pytest.mark.parametrize(("asked", "given"), [(1, 1), (4096, 4096), (4097, 4096), (10**9, 4096)])
+@table(("asked", "given"), [(1, 1), (4096, 4096), (4097, 4096), (10**9, 4096)])
 async def test_tokens_are_bounded(asked: int, given: int) -> None:
     seen: list[SamplingRequest] = []
     await sampled(seen, maxTokens=asked)

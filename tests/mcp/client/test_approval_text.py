@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from tests.tables import table
 
 from golem_forge.config.mcp_spec import AuthKind, ServerAuth, ServerSpec
@@ -74,12 +73,12 @@ def test_what_it_gets_and_what_it_does_not(change: dict[str, Any], line: str) ->
     assert f"\n{line}" in server_card(replace(STDIO, **change))
 
 
-@pytest.mark.parametrize(("auth", "words"), [(ServerAuth(), "none"), (ServerAuth(AuthKind.OAUTH), "oauth")])
+@table(("auth", "words"), [(ServerAuth(), "none"), (ServerAuth(AuthKind.OAUTH), "oauth")])
 def test_ways_to_log_in(auth: ServerAuth, words: str) -> None:
     assert server_card(replace(HTTP, auth=auth)).endswith(f"auth: {words}")
 
 
-@pytest.mark.parametrize("spec", [STDIO, HTTP])
+@table("spec", [STDIO, HTTP])
 def test_values_are_shown_and_kept_nowhere(spec: ServerSpec) -> None:
     other = replace(spec, env={"TOKEN": f"{CANARY}-2"}, headers={"X-Key": f"{CANARY}-2"})
     kept = approved_description(spec.described)
@@ -185,7 +184,7 @@ def test_what_a_server_may_reach_is_not_pushed_off_its_card() -> None:
     assert "variable: GIT_DIR, copied from the environment" in padded
 
 
-@pytest.mark.parametrize(
+@table(
     ("change", "place"),
     [
         ({"args": ("-u", "${zone:workspace}/tools/server.py")}, "/workspace/tools/server.py"),
@@ -200,7 +199,7 @@ def test_a_program_that_workers_may_write_is_pointed_out(change: dict[str, Any],
     assert f"+{line}" in server_diff(approved_description(STDIO.described), replace(STDIO, **change))
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [{}, {"args": ("${zone:workspace}/data.db",)}, {"args": ("/opt/server.py",)}, {"zones": {}, "args": ("index.js",)}],
 )

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.call import Rewriter
@@ -61,7 +62,7 @@ def test_a_cursor_goes_back_as_it_came_and_a_uri_too(rewriter: Rewriter) -> None
     assert rewriter.request({"cursor": "/workspace/2"}) == {"cursor": "/workspace/2"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("said", "sent"),
     [
         ("/workspace", HOST),

@@ -240,17 +240,6 @@ async def test_a_question_inside_a_result_is_answered_and_the_call_repeated(grou
         assert len({m["id"] for m in logged(ground) if m["method"] == "tools/call"}) == 3
 
 
-async def test_the_clocks_stand_still_while_the_person_thinks(ground: Ground, loop_time: LoopTime) -> None:
-    async def slowly(form: ElicitationForm, ctx: ToolContext) -> FormAnswer:
-        loop_time.skip(100)
-        await asyncio.sleep(0.1)
-        return await accept(form, ctx)
-
-    spec = modern(ground, idle_timeout=20, total_timeout=20)
-    async with pooled(ground, spec, ask_form=slowly) as rig:
-        assert (await rig.call("new", "ask")).status is Status.SUCCESS
-
-
 async def test_a_state_without_questions_is_sent_again_and_never_more_than_ten_times(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:

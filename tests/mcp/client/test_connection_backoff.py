@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.tables import table
 
 from golem_forge.mcp.client.connection import BACKOFF_CAP_S, MAX_ATTEMPTS, Backoff, backoff_ceiling
 
@@ -19,6 +19,6 @@ def test_five_attempts_have_four_waits_between_them() -> None:
     assert backoff.failed() == 0.5
 
 
-@pytest.mark.parametrize("drawn", [0.0, 0.25, 1.0])
+@table("drawn", [0.0, 0.25, 1.0])
 def test_full_jitter_takes_any_part_of_the_wait(drawn: float) -> None:
     assert Backoff(draw=lambda: drawn).failed() == drawn * 0.5

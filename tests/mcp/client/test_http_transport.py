@@ -161,7 +161,7 @@ async def exchange(script: Script) -> tuple[Any, Delivery, Raw]:
 # Where it goes
 
 
-@pytest.mark.parametrize(
+@table(
     "url", ["http://example.test/mcp", "ftp://127.0.0.1/", "https://u:p@x.test/", "http://127.0.0.1.evil.test/", "x"]
 )
 def test_an_address_that_is_neither_https_nor_this_machine_is_refused(url: str) -> None:
@@ -179,7 +179,7 @@ async def test_headers_arrive_and_nothing_is_asked_for_compressed() -> None:
     assert raw.got[0].headers["accept-encoding"] == "identity"
 
 
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+@table("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
 async def test_a_redirect_to_elsewhere_gets_nothing(status: str) -> None:
     async with serving(fine) as elsewhere:
         away = says(status, b"x" * 100, "text/html", location=f"{elsewhere.url}?key={TOKEN}#{TOKEN}")
@@ -278,7 +278,7 @@ async def test_a_login_is_needed(status: str, kind: str) -> None:
     assert delivery.failure.message == "run: forge mcp login far"
 
 
-@pytest.mark.parametrize("status", ["404 Not Found", "410 Gone"])
+@table("status", ["404 Not Found", "410 Gone"])
 async def test_a_session_the_server_does_not_know_was_not_processed(status: str) -> None:
     async def forgetful(got: Got, writer: Writer) -> None:
         if "mcp-session-id" in got.headers:
@@ -298,7 +298,7 @@ async def test_without_a_session_404_is_the_servers_answer() -> None:
     assert delivery.failure is None and not delivery.unprocessed
 
 
-@pytest.mark.parametrize("body", [b"", b'{"jsonrpc":"2.0","id":1,"result"', b"event"])
+@table("body", [b"", b'{"jsonrpc":"2.0","id":1,"result"', b"event"])
 async def test_a_connection_that_breaks_after_sending_may_have_run(body: bytes) -> None:
     async def breaks(got: Got, writer: Writer) -> None:
         if body == b"event":
@@ -359,7 +359,7 @@ def endless(kind: str, piece: bytes, head: bytes = b"") -> Script:
     return script
 
 
-@pytest.mark.parametrize(
+@table(
     "script",
     [
         endless("application/json", b" " * MIB),
@@ -367,7 +367,6 @@ def endless(kind: str, piece: bytes, head: bytes = b"") -> Script:
         endless("text/event-stream", b"data: " + b"x" * (MIB // 2) + b"\n"),
         endless("text/html", b"<br>" * (MIB // 4)),
     ],
-    ids=["json", "one line", "one event", "html"],
 )
 async def test_a_hundred_mebibytes_are_not_taken(script: Script) -> None:
     async with serving(script) as raw, dialogue(transport(raw.url)) as way:
@@ -414,7 +413,7 @@ async def test_an_answer_that_is_no_message_ends_only_its_call(body: bytes, kind
         assert (await ask(way))[0] == {"echo": {"n": 1}}
 
 
-@pytest.mark.parametrize("status", ["400 Bad Request", "500 Oops", "503 Busy"])
+@table("status", ["400 Bad Request", "500 Oops", "503 Busy"])
 async def test_an_http_error_is_named(status: str) -> None:
     error, delivery, _ = await exchange(says(status, b"<h1>sorry</h1>", "text/html"))
     assert f"HTTP {status[:3]}" in str(error) and delivery.failure is None

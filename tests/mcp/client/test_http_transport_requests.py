@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client.http_transport import RequestBuilder
@@ -30,7 +31,7 @@ def _facts(request: sdk.httpx2.Request) -> tuple[Any, ...]:
     return request.method, str(request.url), headers, request.read(), request.extensions["timeout"]
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/mcp", "https://docs.example/mcp/?key=a%20b", "http://[::1]/m"])
+@table("url", ["http://127.0.0.1:8000/mcp", "https://docs.example/mcp/?key=a%20b", "http://[::1]/m"])
 def test_it_is_what_httpx_makes_of_the_same(url: str) -> None:
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json", "Mcp-Name": "add"}
     made, known = both(url, OWN, MESSAGE, headers)
@@ -43,7 +44,7 @@ def test_a_host_that_the_person_names_is_kept() -> None:
     assert made[2][b"host"] == b"docs.example"
 
 
-@pytest.mark.parametrize(("message", "why"), [({"x": float("nan")}, "JSON"), ({"x": "\ud800"}, "surrogates")])
+@table(("message", "why"), [({"x": float("nan")}, "JSON"), ({"x": "\ud800"}, "surrogates")])
 def test_what_is_no_json_is_refused_by_both(message: Any, why: str) -> None:
     client = sdk.httpx2.AsyncClient()
     with pytest.raises(ValueError, match=why):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client import manifest as manifest_cache
@@ -55,7 +56,7 @@ def test_what_is_stored_is_what_is_loaded(cache: ManifestCache, tmp_path: Path) 
     assert "sk-canary" not in file.read_text()
 
 
-@pytest.mark.parametrize(
+@table(
     ("age", "ttl_ms", "expected"),
     [
         (2 * MINUTE, 0, Freshness.FRESH),
@@ -107,7 +108,7 @@ def test_servers_and_scopes_are_apart(cache: ManifestCache) -> None:
     assert cache.load(specs[1], NOW) is not None
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"server": "other"},
@@ -131,7 +132,7 @@ def test_a_tampered_file_is_not_used(cache: ManifestCache, tmp_path: Path, chang
     assert cache.load(SPEC, NOW) is None
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b"null", b"[" * 200_000, b'{"version": 1}'])
+@table("content", [b"", b"[]", b"\xff", b"null", b"[" * 200_000, b'{"version": 1}'])
 def test_a_broken_file_is_none(cache: ManifestCache, tmp_path: Path, content: bytes) -> None:
     cache.store(manifest())
     (file,) = folder(tmp_path).iterdir()

@@ -10,6 +10,7 @@ from itertools import permutations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import server_name
 from golem_forge.mcp.client import model
@@ -62,7 +63,7 @@ def test_64_bytes_are_not_too_many() -> None:
     assert tool_names([("s", f"{tool}t")])["s", f"{tool}t"] == hashed("s", f"{tool}t", f"s__{tool}t")
 
 
-@pytest.mark.parametrize(("server", "tool"), [("update", "plan"), ("exec_command", "x"), ("read_file", "")])
+@table(("server", "tool"), [("update", "plan"), ("exec_command", "x"), ("read_file", "")])
 def test_24_a_name_never_passes_for_a_native_one(server: str, tool: str) -> None:
     assert "__" in tool_names([(server, tool)])[server, tool]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.mcp.conftest import Ground
 from tests.mcp.pools import Rig, logged, pooled, until
+from tests.tables import table
 
 from golem_forge import Caller, Status, ToolCall
 from golem_forge.agent.session import open_session
@@ -185,7 +186,7 @@ async def test_one_that_fails_halfway_keeps_what_came_and_an_entry_cannot_be_ano
     assert listed["errors"] == [{"server": "bad", "error": "could not be asked (ValueError)"}]
 
 
-@pytest.mark.parametrize(("ttl", "times"), [(60_000, 1), (0, 2), (-5, 2), ("x", 2), (True, 2), (None, 2)])
+@table(("ttl", "times"), [(60_000, 1), (0, 2), (-5, 2), ("x", 2), (True, 2), (None, 2)])
 async def test_an_answer_is_used_again_only_as_long_as_its_server_allows(tmp_path: Path, ttl: Any, times: int) -> None:
     pool = FakePool(a={"pages": {None: {"resources": [], "ttlMs": ttl}}})
     ctx = context(pool, tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from tests.tables import table
 
 from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
@@ -125,6 +124,6 @@ def test_nothing_is_hidden_and_nothing_is_endless() -> None:
     assert said(*[user(words("x"))] * 500).endswith("[300 messages more]")
 
 
-@pytest.mark.parametrize("result", [{}, {"messages": 5}, {"messages": [5, {"content": 7}, {}]}])
+@table("result", [{}, {"messages": 5}, {"messages": [5, {"content": 7}, {}]}])
 def test_an_answer_of_another_shape_is_an_empty_prompt(result: dict[str, Any]) -> None:
     assert prompt_text(COMMAND, result).startswith("[prompt 'greet'")

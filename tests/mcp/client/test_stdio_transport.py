@@ -163,15 +163,28 @@ async def test_no_variable_reaches_the_program_that_builds_the_walls(stage: Stag
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_its_home_is_its_own_and_kept(stage: Stage, level: Level) -> None:
+async def test_its_home_is_its_own_and_kept_and_links_it_left_there_lead_nobody_anywhere(
+    stage: Stage, level: Level
+) -> None:
+    """Threat: the next start writes who the person is into `.gitconfig`, through whatever stands there."""
+    person = stage.ground.root / "person"
+    (person / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
+    precious = stage.ground.workspace / "precious"
+    precious.write_text("untouched")
     async with stage.puppet(level) as first:
+        assert "Ada" in await first.do("read", path="~/.gitconfig")
         await first.do("write", path="~/kept.txt", text="remembered")
+        await first.do("remove", path="~/.gitconfig")
+        await first.do("link", path="~/.gitconfig", to=str(precious))
+        await first.do("link", path="~/work", to="/oldroot/etc")
         place = Path(first.transport._walls.kept_home("golem-forge", "mcp", server_home_name(first.transport._spec)))
-    assert place.parent == stage.ground.root / "person" / ".cache" / "golem-forge" / "mcp"
+    assert place.parent == person / ".cache" / "golem-forge" / "mcp"
     assert stat.S_IMODE(place.stat().st_mode) == 0o700
     assert (place / "kept.txt").read_text() == "remembered"
     async with stage.puppet(level) as second:
         assert await second.do("read", path="~/kept.txt") == "remembered"
+        assert "Ada" in await second.do("read", path="~/.gitconfig")
+    assert precious.read_text() == "untouched"
     async with stage.puppet(level, scope="another program") as other:
         with pytest.raises(FileNotFoundError):
             await other.do("read", path="~/kept.txt")
@@ -189,23 +202,6 @@ async def test_a_cache_directory_in_forges_own_is_refused(stage: Stage) -> None:
     environ = {"PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(stage.ground.home.path / "cache")}
     with pytest.raises(WallsFailed, match="XDG_CACHE_HOME"):
         await stage.transport(stage.spec(), environ=environ).__aenter__()
-
-
-@pytest.mark.parametrize("level", LEVELS)
-async def test_links_it_left_in_its_home_lead_nobody_anywhere(stage: Stage, level: Level) -> None:
-    """Threat: the next start writes who the person is into `.gitconfig`, through whatever stands there."""
-    person = stage.ground.root / "person"
-    (person / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@example.test\n")
-    precious = stage.ground.workspace / "precious"
-    precious.write_text("untouched")
-    async with stage.puppet(level) as first:
-        assert "Ada" in await first.do("read", path="~/.gitconfig")
-        await first.do("remove", path="~/.gitconfig")
-        await first.do("link", path="~/.gitconfig", to=str(precious))
-        await first.do("link", path="~/work", to="/oldroot/etc")
-    async with stage.puppet(level) as second:
-        assert "Ada" in await second.do("read", path="~/.gitconfig")
-    assert precious.read_text() == "untouched"
 
 
 async def test_a_link_in_the_place_of_its_home_is_refused(stage: Stage, tmp_path: Path) -> None:
@@ -326,12 +322,14 @@ async def test_noise_on_stdout_is_dropped_and_counted(puppet: Puppet) -> None:
 
 
 async def test_a_server_that_lives_long_is_not_ended_for_its_time(stage: Stage) -> None:
-    limits = type(WallSettings().limits)(cpu_s=1, timeout_s=0.2, output=1000)
-    transport = stage.transport(stage.spec(), settings=WallSettings(limits=limits))
+    short = type(WallSettings().limits)(cpu_s=1, timeout_s=0.2, output=1000)
+    transport = stage.transport(stage.spec(), settings=WallSettings(limits=short))
     async with Puppet(transport, "mark") as puppet:
-        assert await puppet.do("burn", seconds=1.1) >= 1.1
+        await puppet.do("deaf", seconds=0.3)
         await puppet.do("complain", text="x" * 100_000 + "\n")
-        assert await puppet.do("world")
+        limits = await puppet.do("read", path="/proc/self/limits")
+        soft = limits.partition("Max cpu time")[2].split()[0]
+        assert soft == "unlimited" or int(soft) > 10**6
 
 
 # What is known of a request
@@ -421,7 +419,7 @@ async def test_a_request_given_up_before_its_first_byte_never_arrives(stage: Sta
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("acts", [(), ("linger",), ("stubborn", "linger"), ("breed",), ("breed", "stubborn", "linger")])
+@pytest.mark.parametrize("acts", [(), ("linger",), ("breed", "stubborn", "linger")])
 async def test_nobody_is_left(stage: Stage, level: Level, acts: tuple[str, ...]) -> None:
     puppet = await stage.puppet(level).__aenter__()
     for act in ("world", *acts):
@@ -460,7 +458,7 @@ async def test_when_its_main_process_goes_those_it_left_go_too(stage: Stage) -> 
         assert naming(puppet.mark) == []
 
 
-@pytest.mark.parametrize("after_ms", [0, 2, 10, 30, 60])
+@pytest.mark.parametrize("after_ms", [0, 10, 60])
 async def test_a_start_that_is_cancelled_leaves_nobody(stage: Stage, after_ms: int) -> None:
     made = stage.puppet()
 

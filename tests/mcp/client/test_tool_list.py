@@ -47,7 +47,7 @@ def test_a_tool_as_it_came() -> None:
     assert listing.held == ()
 
 
-@pytest.mark.parametrize("missing", [{}, {"description": None}, {"description": ""}, {"description": " \n"}])
+@table("missing", [{}, {"description": None}, {"description": ""}, {"description": " \n"}])
 def test_a_missing_description_is_made_up(missing: dict[str, Any]) -> None:
     (tool,) = check_entries("docs", [{"name": "find", "inputSchema": OBJECT, **missing}]).tools
     assert tool.description == "Tool from docs: find"
@@ -91,7 +91,7 @@ def test_schemas_that_cannot_be_checked_against(schema: Any, told: str) -> None:
     assert told in one.message
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"type": "object", "$schema": "http://json-schema.org/draft-07/schema#", "definitions": {}, "properties": {}},
@@ -112,7 +112,7 @@ def test_a_declared_draft_is_the_one_that_counts() -> None:
     assert check_entries("s", [entry(inputSchema=declared)]).held == ()
 
 
-@pytest.mark.parametrize("schema", [True, {"type": 5}, {"$ref": "http://evil.test/"}, "x"])
+@table("schema", [True, {"type": 5}, {"$ref": "http://evil.test/"}, "x"])
 def test_an_output_schema_counts_as_much(schema: Any) -> None:
     one = held(entry(outputSchema=schema))
     assert one.reason is HoldReason.SCHEMA_INVALID
@@ -191,9 +191,7 @@ def test_ordinary_text_is_not_hidden(text: str) -> None:
     assert check_entries("s", [entry(title=text, description=text)]).held == ()
 
 
-@pytest.mark.parametrize(
-    "row", ["".join(chr(0xE0100 + byte) for byte in b"do it"), "\ufe00\ufe01\ufe02", "\u200b\u200c\u200b\u2060"]
-)
+@table("row", ["".join(chr(0xE0100 + byte) for byte in b"do it"), "\ufe00\ufe01\ufe02", "\u200b\u200c\u200b\u2060"])
 def test_bytes_written_in_characters_without_a_shape(row: str) -> None:
     for each in (entry(description=f"Harmless.{row}"), entry(inputSchema={"type": "object", "description": f"a{row}"})):
         one = held(each)

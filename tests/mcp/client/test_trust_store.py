@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.tables import table
 
 from golem_forge.config.mcp_spec import ServerSpec
 from golem_forge.mcp.client import trust_store
@@ -106,7 +107,7 @@ def test_an_approval_keeps_the_pins(home: ForgeHome) -> None:
     assert set(book.pins("/p", "git")) == {"a"}
 
 
-@pytest.mark.parametrize(
+@table(
     "content",
     [
         b"",

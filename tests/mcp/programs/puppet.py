@@ -73,12 +73,6 @@ def breed(count: int = 2) -> None:
         subprocess.Popen([sys.executable, "-S", "-c", _STUBBORN, MARK], start_new_session=True)
 
 
-def burn(seconds: float) -> float:
-    while time.process_time() < seconds:
-        pass
-    return time.process_time()
-
-
 def deaf(seconds: float = LIMIT, until: str = "") -> None:
     """Reads nothing for a while, or until there is such a file."""
     end = time.monotonic() + min(seconds, LIMIT)
@@ -105,7 +99,7 @@ def linger() -> None:
 _lingers = False
 ACTS = {
     act.__name__: act
-    for act in (world, write, read, link, remove, say, complain, stubborn, breed, burn, deaf, mute, leave, linger)
+    for act in (world, write, read, link, remove, say, complain, stubborn, breed, deaf, mute, leave, linger)
 }
 
 

@@ -64,26 +64,21 @@ async def test_a_secret_that_a_tool_says_does_not_reach_the_client_or_its_model(
     assert SECRET not in told
 
 
-BAD_SAMPLES = {
-    "of no kind": ({"type": "hologram", "depth": 3}, "gave no answer"),
-    "without content": (None, "gave no answer"),
-    "too large": ({"type": "text", "text": "y" * 900_000}, "too large"),
-}
-
-
-@pytest.mark.parametrize("bad", BAD_SAMPLES)
-async def test_a_bad_answer_of_a_clients_model_fails_that_question_alone(serving: Serving, bad: str) -> None:
-    content, why = BAD_SAMPLES[bad]
+async def test_a_bad_answer_of_a_clients_model_fails_that_question_alone(serving: Serving) -> None:
+    of_no_kind, too_large = {"type": "hologram", "depth": 3}, {"type": "text", "text": "y" * 900_000}
+    contents: list[Any] = []
 
     async def model(context: Any, params: Any) -> Any:
-        return said(content)
+        return said(contents[-1])
 
     async with serving(hosted=SessionHost) as served:
         add_asking(served, lambda ctx: ctx.sample("Hello"))
         async with served.client("legacy", sampling_callback=model) as client:
-            answered = (await client.call_tool("asking", {})).content[0].text
-            assert answered.startswith("failed: ") and why in answered
-            assert (await client.call_tool("free", {"x": 1})).structured_content == {"got": 1}
+            for content, why in ((of_no_kind, "gave no answer"), (None, "gave no answer"), (too_large, "too large")):
+                contents.append(content)
+                answered = (await client.call_tool("asking", {})).content[0].text
+                assert answered.startswith("failed: ") and why in answered
+                assert (await client.call_tool("free", {"x": 1})).structured_content == {"got": 1}
 
 
 async def test_roots_are_addresses_of_files_and_bounded(serving: Serving) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from mcp_types import methods
 from tests.tables import table
 
@@ -72,7 +71,7 @@ def test_a_failure_without_words_still_has_a_first_line() -> None:
     assert sent["content"][0]["text"] == "execution_failed: no reason was given"
 
 
-@pytest.mark.parametrize("structured", [[1, 2], "text", 5, {"a": 1}])
+@table("structured", [[1, 2], "text", 5, {"a": 1}])
 def test_structured_content_that_only_the_new_era_has(structured: Any) -> None:
     result = ToolResult(value={"kind": "json", "data": structured}, text="x", structured=structured)
     assert checked(became(result=result), "2026-07-28")["structuredContent"] == structured
@@ -80,7 +79,7 @@ def test_structured_content_that_only_the_new_era_has(structured: Any) -> None:
     assert ("structuredContent" in old) is isinstance(structured, dict)
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "said"),
     [
         (

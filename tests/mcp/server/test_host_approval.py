@@ -50,15 +50,13 @@ class TestAsked:
             assert (await client.call_tool("asks", {"x": 7})).is_error is False
             assert len(person.seen) == 2  # once is once
 
-    @pytest.mark.parametrize(
-        "answer",
-        [NO, ElicitResult(action="accept", content={"approve": False}), ElicitResult(action="accept", content={})],
-        ids=["declined", "not approved", "no word"],
-    )
-    async def test_no_runs_nothing(self, serving: Serving, mode: str, answer: ElicitResult) -> None:
-        async with serving() as served, served.client(mode, elicitation_callback=Person(answer)) as client:
-            result = await client.call_tool("asks", {"x": 7})
-            assert result.is_error and first_line(result) == "approval_denied: Denied by the user."
+    async def test_no_runs_nothing(self, serving: Serving, mode: str) -> None:
+        """Nor does a yes that does not say so."""
+        answers = (NO, *(ElicitResult(action="accept", content=content) for content in ({"approve": False}, {})))
+        async with serving() as served, served.client(mode, elicitation_callback=Person(*answers)) as client:
+            for _ in answers:
+                result = await client.call_tool("asks", {"x": 7})
+                assert result.is_error and first_line(result) == "approval_denied: Denied by the user."
             assert served.ran.calls == []
 
     async def test_dismissed_runs_nothing_and_is_no_denial(self, serving: Serving, mode: str) -> None:
@@ -133,16 +131,14 @@ class TestSealed:
             twice = await wire.call("asks", {"x": 1}, state=state, answer={"approve": True})
             assert twice["resultType"] == "input_required" and len(served.ran.calls) == 1
 
-    @pytest.mark.parametrize(
-        "bend", [lambda s: s + "-TAMPERED", lambda s: "x", lambda s: s.split(".")[0] + ".", lambda s: "é" * 4000]
-    )
-    async def test_a_bent_state_is_refused(self, serving: Serving, bend: Any) -> None:
+    async def test_a_bent_state_is_refused(self, serving: Serving) -> None:
         async with serving() as served:
             wire = Wire(served.url, served.token)
             state = (await wire.call("asks", {"x": 1}))["requestState"]
-            given = {"requestState": bend(state), "inputResponses": {"forge": {"action": "accept", "content": {}}}}
-            refused = await wire.message("tools/call", {"name": "asks", "arguments": {"x": 1}, **given})
-            assert refused["error"]["code"] == -32602 and "requestState" in refused["error"]["message"]
+            for bent in (f"{state}-TAMPERED", "x", f"{state.split('.')[0]}.", "é" * 4000):
+                given = {"requestState": bent, "inputResponses": {"forge": {"action": "accept", "content": {}}}}
+                refused = await wire.message("tools/call", {"name": "asks", "arguments": {"x": 1}, **given})
+                assert refused["error"]["code"] == -32602 and "requestState" in refused["error"]["message"]
             assert served.ran.calls == []
 
     async def test_coming_back_without_an_answer_asks_the_same_again(self, serving: Serving) -> None:

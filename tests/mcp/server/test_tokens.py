@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server.tokens import PREFIX, TokenStore
@@ -40,7 +41,7 @@ def test_revoked_at_once_for_another_process_too(home: ForgeHome) -> None:
     assert held is not None and serving.holder(secret) is None
 
 
-@pytest.mark.parametrize("name", ["", "a b", "-x", "a/b", "x" * 65, "ü", "a\n"])
+@table("name", ["", "a b", "-x", "a/b", "x" * 65, "ü", "a\n"])
 def test_names_that_cannot_be(home: ForgeHome, name: str) -> None:
     with pytest.raises(ForgeError, match="cannot name a token"):
         TokenStore(home).create(name)

@@ -32,25 +32,25 @@ async def apply(operations: list[str], ctx: ToolContext) -> str:
     return (await create_apply_patch_tool().execute({"input": patch}, ctx)).text
 
 
-@pytest.mark.usefixtures("usual_limit")
-@pytest.mark.parametrize(
-    "operation",
-    [
-        "*** Delete File: f{0}\n",
-        "*** Update File: f{0}\n*** Move to: g{0}\n",
-        "*** Update File: d{0}/f\n*** Move to: d{0}/new{0}/a/b/f\n@@\n-x\n+y\n",
-        "*** Update File: d{0}/f\n@@\n-x\n+y\n",
-        "*** Add File: a{0}/b/c/d/e/f\n+x\n",
-    ],
+MOVE_FAR = "*** Update File: d{0}/f\n*** Move to: d{0}/new{0}/a/b/f\n@@\n-x\n+y\n"
+ADD_DEEP = "*** Add File: a{0}/b/c/d/e/f\n+x\n"
+OTHERS = (
+    "*** Delete File: f{0}\n",
+    "*** Update File: f{0}\n*** Move to: g{0}\n",
+    "*** Update File: d{0}/f\n@@\n-x\n+y\n",
 )
-async def test_the_largest_patch(ctx: ToolContext, workspace: Path, operation: str) -> None:
+
+
+@pytest.mark.usefixtures("usual_limit")
+@pytest.mark.parametrize("operations", [(MOVE_FAR,), (ADD_DEEP,), OTHERS], ids=["move", "add", "others"])
+async def test_the_largest_patch(ctx: ToolContext, workspace: Path, operations: tuple[str, ...]) -> None:
     for number in range(MOST):
         (workspace / f"f{number}").write_text("x\n")
         (workspace / f"d{number}").mkdir()
         (workspace / f"d{number}/f").write_text("x\n")
     await apply(["*** Add File: warm\n+x\n"], ctx)
     before = descriptors.held()
-    text = await apply([operation.format(number) for number in range(MOST)], ctx)
+    text = await apply([operations[number % len(operations)].format(number) for number in range(MOST)], ctx)
     assert text.startswith(f"Patched {MOST} files:")
     assert descriptors.held() <= before
 

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError
+from golem_forge.sandbox.sandbox import open_sandbox
+from golem_forge.sandbox.zones import ZoneSpec
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets.edit import create_apply_patch_tool
 
@@ -28,10 +31,15 @@ def test_there_are_enough() -> None:
     assert len(FIXTURES) >= 45
 
 
-@pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
-async def test_fixture(fixture: Path, workspace: Path, ctx: ToolContext) -> None:
+@table("fixture", FIXTURES)
+async def test_fixture(fixture: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / fixture.name
     if (fixture / "input").is_dir():
-        shutil.copytree(fixture / "input", workspace, dirs_exist_ok=True)
+        shutil.copytree(fixture / "input", workspace)
+    else:
+        workspace.mkdir()
+    sandbox = open_sandbox([ZoneSpec(name="workspace", path=workspace)])
+    ctx = ToolContext(sandbox=sandbox)
     before = tree(workspace)
     args: dict[str, Any] = {"input": (fixture / "patch.txt").read_bytes().decode()}
     tool = create_apply_patch_tool()

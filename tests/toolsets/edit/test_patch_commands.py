@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.tables import table
 
 from golem_forge.toolsets.edit.patch import PatchCommand, is_bare_patch, rebase_patch, split_patch_command
@@ -84,12 +83,12 @@ def test_the_first_end_word_ends_it_as_in_a_shell() -> None:
     assert split_patch_command(f"apply_patch <<'EOF'\n+a\nEOF\n{PLAIN}EOF\n") is None
 
 
-@pytest.mark.parametrize("cmd", [PATCH, f"\n {PLAIN}", f"<<'EOF'\n{PLAIN}EOF\n"])
+@table("cmd", [PATCH, f"\n {PLAIN}", f"<<'EOF'\n{PLAIN}EOF\n"])
 def test_a_bare_patch_is_noticed(cmd: str) -> None:
     assert is_bare_patch(cmd)
 
 
-@pytest.mark.parametrize("cmd", ["", "ls", f"echo x\n{PLAIN}", f"apply_patch <<'EOF'\n{PLAIN}EOF"])
+@table("cmd", ["", "ls", f"echo x\n{PLAIN}", f"apply_patch <<'EOF'\n{PLAIN}EOF"])
 def test_what_is_no_bare_patch(cmd: str) -> None:
     assert not is_bare_patch(cmd)
 

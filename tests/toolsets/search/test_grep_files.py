@@ -120,7 +120,7 @@ async def test_what_is_not_searched(call: Any, engine: str, workspace: Path, tmp
     assert await found(call, mode="lines") == [f"{path}:1: needle" for path in expected]
 
 
-@table("path", [".", "late", "later", "after", "early"])
+@table("path", [".", "late", "early"])
 async def test_a_nul_after_the_first_8_kib_makes_no_file_binary(
     call: Any, engine: str, workspace: Path, path: str
 ) -> None:
@@ -291,7 +291,7 @@ async def test_a_pattern_only_ripgrep_refuses_has_its_position(
             await tool.execute({"pattern": pattern}, ctx)
 
 
-@pytest.mark.parametrize("args", [{"pattern": "  "}, {"pattern": ""}, {"pattern": "x" * 1001}, {"pattern": "a\nb"}])
+@table("args", [{"pattern": "  "}, {"pattern": ""}, {"pattern": "x" * 1001}, {"pattern": "a\nb"}])
 def test_t44_what_is_no_pattern(args: dict[str, Any]) -> None:
     with pytest.raises(ForgeError, match=r"^grep_files: pattern: ") as raised:
         create_grep_files_tool().validate(args)

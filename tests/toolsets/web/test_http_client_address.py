@@ -70,7 +70,7 @@ def test_t48_what_is_no_plain_web_address_is_invalid(url: str) -> None:
     assert "u:p" not in answer.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("args", "words"),
     [
         ({"url": "http://a.test/", "start_index": -1}, "webfetch: start_index: "),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import Risk, Status, Verdict
@@ -88,14 +87,14 @@ async def test_raw_gives_the_source(fetch: Any, server: Any) -> None:
     assert (await fetch("/")).value["text"] == "x"
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "text/csv", "application/json", "application/atom+xml", "a/b+json", ""])
+@table("kind", ["text/plain", "text/csv", "application/json", "application/atom+xml", "a/b+json", ""])
 async def test_text_types_come_as_they_are(fetch: Any, server: Any, kind: str) -> None:
     server.page("/", '{"a": "<b>"}', kind)
     result = await fetch("/")
     assert result.value["text"] == '{"a": "<b>"}' and result.value["type"] == (kind or "text/plain")
 
 
-@pytest.mark.parametrize("kind", ["image/png", "application/pdf", "application/octet-stream", "nonsense", "text/x y"])
+@table("kind", ["image/png", "application/pdf", "application/octet-stream", "nonsense", "text/x y"])
 async def test_other_types_are_not_text(fetch: Any, server: Any, kind: str) -> None:
     server.page("/", b"12345", kind)
     with pytest.raises(ToolFailed) as caught:
@@ -122,7 +121,7 @@ async def test_http_errors_fail_with_status_and_text(fetch: Any, server: Any) ->
 XML = "<?xml version='1.0' encoding='latin-1'?>"
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "body", "text"),
     [
         ("text/plain; charset=latin-1", b"caf\xe9", "café"),
@@ -186,9 +185,7 @@ async def test_t50_another_host_is_told_and_not_followed(
     assert resolver.asked == ["site.test"] and len(server.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "to", ["file:///etc/passwd", "javascript:x", "http://u:p@site.test/", "http://2130706433/", "http://[/"]
-)
+@table("to", ["file:///etc/passwd", "javascript:x", "http://u:p@site.test/", "http://2130706433/", "http://[/"])
 async def test_a_redirect_to_what_is_never_fetched_fails(fetch: Any, server: Any, to: str) -> None:
     server.redirect("/", to)
     with pytest.raises(ToolFailed, match="redirects to what is not fetched"):
@@ -231,7 +228,7 @@ async def test_a_redirect_is_checked_anew(fetch: Any, server: Any) -> None:
 # Addresses
 
 
-@pytest.mark.parametrize("addresses", [("127.0.0.1",), ("93.184.216.34", "10.0.0.1"), ("::ffff:127.0.0.1",), ("::1",)])
+@table("addresses", [("127.0.0.1",), ("93.184.216.34", "10.0.0.1"), ("::ffff:127.0.0.1",), ("::1",)])
 async def test_t49_a_name_with_a_private_address_is_refused_without_a_connection(
     fetch: Any, server: Any, resolver: Any, addresses: tuple[str, ...]
 ) -> None:
@@ -376,12 +373,3 @@ async def test_approved_it_runs_and_a_local_name_is_denied_by_the_sandbox(make_p
     outcome = await path.call(ToolCall("webfetch", {"url": "http://localhost/"}))
     expected = "Host 'localhost' resolves to a private address."
     assert (outcome.status, outcome.text) == (Status.SANDBOX_DENIED, expected)
-
-
-def test_using_the_tools_name_and_description_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from golem_forge.toolsets.web import create_webfetch_tool as c; t = c(); t.description;"
-        "print([m for m in ('pydantic', 'asyncio', 'ssl', 'html', 'http', 'subprocess') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -51,7 +51,6 @@ async def test_a_type_error_names_file_and_line_and_leaves_nothing(go_works: Any
 
 
 PRETENDS_TO_BE_A_REPOSITORY = {
-    "go.mod": "module example.test/x\n\ngo 1.20\n",
     ".git/config": '[core]\n\tfsmonitor = "touch /build/out/witness"\n\trepositoryformatversion = 0\n',
     ".git/HEAD": "ref: refs/heads/main\n",
     ".git/objects/x": "",
@@ -60,17 +59,23 @@ PRETENDS_TO_BE_A_REPOSITORY = {
 
 
 async def test_x_is_built_from_x_go_with_what_lies_beside_it_and_runs_no_git(go_works: Any) -> None:
+    """Beside it: another source, a file to embed, and a vendored module, which needs no host."""
     files = {
-        "mytool.go": "package main\n\nfunc main() { greet() }\n",
-        "other.go": 'package main\n\nimport (\n\t_ "embed"\n\t"fmt"\n)\n\n//go:embed key.pem\nvar text string\n\n'
-        "func greet() { fmt.Print(text) }\n",
-        "key.pem": "canary\n",
         **PRETENDS_TO_BE_A_REPOSITORY,
+        "mytool.go": "package main\n\nfunc main() { greet() }\n",
+        "other.go": 'package main\n\nimport (\n\t_ "embed"\n\t"fmt"\n\n\t"example.test/lib"\n)\n\n'
+        "//go:embed key.pem\nvar text string\n\nfunc greet() { fmt.Print(lib.Word(), text) }\n",
+        "key.pem": " canary\n",
+        "go.mod": "module example.test/x\n\ngo 1.20\n\nrequire example.test/lib v1.0.0\n",
+        "vendor/modules.txt": "# example.test/lib v1.0.0\n## explicit; go 1.20\nexample.test/lib\n",
+        "vendor/example.test/lib/lib.go": 'package lib\n\nfunc Word() string { return "vendored" }\n',
     }
-    prepared = await go_works.build(go_works.made(files, "mytool"))
+    made = go_works.made(files, "mytool")
+    assert go_works.builder.needs(made.entry, made.files).hosts == ()
+    prepared = await go_works.build(made)
     assert sorted(os.listdir(prepared.out)) == [".module", "mytool"]
     assert prepared.program(Level.FULL).argv == ("/forge/build/mytool",)
-    assert (await go_works.run(prepared)).text == "canary\n"
+    assert (await go_works.run(prepared)).text == "vendored canary\n"
 
 
 async def test_a_module_that_is_no_program_is_refused(go_works: Any) -> None:
@@ -105,22 +110,11 @@ async def test_modules_that_cannot_be_fetched_are_no_compiler_error(go_works: An
     assert go_works.compilers() == 0
 
 
-async def test_a_vendored_module_needs_no_host(go_works: Any) -> None:
-    files = {
-        "mytool.go": 'package main\n\nimport "example.test/lib"\n\nfunc main() { print(lib.Word()) }\n',
-        "go.mod": "module example.test/x\n\ngo 1.20\n\nrequire example.test/lib v1.0.0\n",
-        "vendor/modules.txt": "# example.test/lib v1.0.0\n## explicit; go 1.20\nexample.test/lib\n",
-        "vendor/example.test/lib/lib.go": 'package lib\n\nfunc Word() string { return "vendored" }\n',
-    }
-    made = go_works.made(files)
-    assert go_works.builder.needs(made.entry, made.files).hosts == ()
-    assert (await go_works.run(await go_works.build(made))).text == "vendored"
-
-
 async def test_an_unknown_standard_package_is_compiled_without_the_tool(go_works: Any) -> None:
     source = 'package main\n\nimport "container/ring"\n\nfunc main() { print(ring.New(3).Len()) }\n'
     told: list[str] = []
-    prepared = await go_works.build(go_works.made({"mytool.go": source}), report=told.append)
+    files = {"mytool.go": source, "go.mod": "module example.test/x\n\ngo 1.20\n"}  # its own, which requires nothing
+    prepared = await go_works.build(go_works.made(files), report=told.append)
     assert [each.split(" ")[:2] for each in told] == [["compiling", "what"], ["compiling", "'mytool'"]]
     warming = [job for job in go_works.started if job.env["GOCACHE"] == "/build"]
     assert ["container/ring" in job.argv for job in warming] == [True]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.tables import table
 
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Level, ProbeReport
@@ -51,7 +52,7 @@ async def test_a_script_has_its_folder_and_the_standard_library_and_nothing_else
     assert (ran.code, ran.text) == (0, "beside []\n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "expected"),
     [
         ("a = 1\nif a\n    pass\n", "x.py:2:5: SyntaxError: expected ':'"),
@@ -61,7 +62,6 @@ async def test_a_script_has_its_folder_and_the_standard_library_and_nothing_else
         ("(" * 5000, "x.py:1"),
         ("\x1b[2J = 1\n", "\\x1b[2J"),
     ],
-    ids=["colon", "indent", "encoding", "null", "deep", "escape"],
 )
 async def test_what_is_no_python_is_told_by_file_and_line(works: Any, source: str | bytes, expected: str) -> None:
     with pytest.raises(Unusable) as caught:
@@ -87,11 +87,13 @@ async def test_read_only_walls_are_enough_for_a_check(works: Any) -> None:
     assert program.tool_dir == os.path.realpath(made.snapshot.path)
 
 
-async def test_an_environment_is_made_once_and_serves_an_edited_script(offline: Any, links: Any) -> None:
+async def test_an_environment_is_made_once_for_two_at_once_and_for_an_edited_script(offline: Any, links: Any) -> None:
     links.wheel("greetlib", {"greetlib.py": "def hi(): return 'hi from a wheel'\n", "cacert.pem": "canary"})
     made = offline.made({"x.py": script("greetlib", code="import greetlib\nprint(greetlib.hi())")})
     assert offline.builder.needs(made.entry, made.files).hosts == ()
-    prepared = await offline.build(made)
+    prepared, other = await asyncio.gather(offline.build(made), offline.build(made))
+    assert prepared == other
+    assert sum("sync" in job.argv for job in offline.started) == 1
     assert (await offline.run(prepared)).text == "hi from a wheel\n"
     offline.started.clear()
     assert await offline.build(made) == prepared
@@ -102,14 +104,6 @@ async def test_an_environment_is_made_once_and_serves_an_edited_script(offline: 
     assert len(offline.started) == 1  # the check of another source
     compiled = Path(prepared.out).rglob("greetlib.*.pyc")
     assert b"/forge/build/lib" in next(compiled).read_bytes()
-
-
-async def test_two_at_once_make_one_environment(offline: Any, links: Any) -> None:
-    links.wheel("greetlib", {"greetlib.py": ""})
-    made = offline.made({"x.py": script("greetlib", code="")})
-    first, second = await asyncio.gather(offline.build(made), offline.build(made))
-    assert first == second
-    assert sum("sync" in job.argv for job in offline.started) == 1
 
 
 async def test_nothing_of_a_wheel_runs_while_its_environment_is_made(offline: Any, links: Any) -> None:
@@ -176,10 +170,14 @@ async def test_an_environment_needs_full_walls(offline: Any, links: Any) -> None
     assert caught.value.code == "WALLS_UNAVAILABLE"
 
 
-async def test_a_block_without_dependencies_is_an_ordinary_script(works: Any) -> None:
-    made = works.made({"x.py": script(code="import sys; print(sys.flags.no_site)")})
+async def test_a_block_without_dependencies_is_an_ordinary_script_and_debugging_tells_what_developers_see(
+    works: Any,
+) -> None:
+    made = works.made({"x.py": script(code="import sys; print(sys.flags.dev_mode, sys.flags.no_site)")})
     assert works.builder.needs(made.entry, made.files).hosts == ()
-    assert (await works.run(await works.build(made))).text == "1\n"
+    prepared = await works.build(made)
+    assert (await works.run(prepared)).text == "False 1\n"
+    assert (await works.run(prepared, debug=True)).text == "True 1\n"
 
 
 async def test_another_python_than_there_is_is_said_so(works: Any) -> None:
@@ -196,8 +194,3 @@ async def test_without_uv_it_says_what_to_do(works: Any, monkeypatch: pytest.Mon
     with pytest.raises(Unusable) as caught:
         works.builder.needs(made.entry, made.files)
     assert caught.value.diagnostic_code is DiagnosticCode.TOOLCHAIN_MISSING
-
-
-async def test_debugging_turns_on_what_python_tells_developers(works: Any) -> None:
-    prepared = await works.build(works.made({"x.py": "import sys\nprint(sys.flags.dev_mode, sys.flags.no_site)\n"}))
-    assert (await works.run(prepared, debug=True)).text == "True 1\n"

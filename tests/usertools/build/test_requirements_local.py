@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.tables import table
 
 from golem_forge.usertools.build.requirements import ScriptBlock, local_sources
@@ -21,12 +20,12 @@ def said(*dependencies: str, lock: str = "", uv: bool = False, beside: str = "a 
 REGISTRY = '[[package]]\nname = "a"\nsource = { registry = "https://pypi.org/simple" }\n'
 
 
-@pytest.mark.parametrize("lock", ["", REGISTRY + 'wheels = [{ url = "https://files.example/a.whl", size = 1 }]\n'])
+@table("lock", ["", REGISTRY + 'wheels = [{ url = "https://files.example/a.whl", size = 1 }]\n'])
 def test_what_comes_from_elsewhere_is_shared(lock: str) -> None:
     assert said("requests>=2", "rich[all]; python_version > '3'", lock=lock) == ""
 
 
-@pytest.mark.parametrize("dependency", ["a @ file:///forge/tool/a.whl", "./a.whl", "a@./a.whl"])
+@table("dependency", ["a @ file:///forge/tool/a.whl", "./a.whl", "a@./a.whl"])
 def test_a_requirement_that_names_a_place(dependency: str) -> None:
     assert said(dependency) != said(dependency, beside="another wheel") != ""
 

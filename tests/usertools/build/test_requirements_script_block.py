@@ -20,7 +20,7 @@ def test_the_block_of_the_standard() -> None:
     assert read(text.replace("\n", "\r\n")) == ("a<3", "b")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "print(1)\n",

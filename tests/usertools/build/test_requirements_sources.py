@@ -114,7 +114,8 @@ CODE = "# /// script\n# dependencies = ['greetlib']\n{}# ///\nimport greetlib\np
 
 
 async def test_dependencies_are_fetched_from_the_host_that_was_agreed_to(works: Any, index: Index) -> None:
-    works.environ["UV_DEFAULT_INDEX"] = f"http://me:canary@{index.host}/simple"
+    """Also where only pip has settings."""
+    works.environ["PIP_INDEX_URL"] = f"http://me:canary@{index.host}/simple"
     made = works.made({"x.py": CODE.format("")})
     needs = works.builder.needs(made.entry, made.files)
     assert needs.hosts == (index.host,)
@@ -161,12 +162,7 @@ async def test_a_host_that_nobody_was_asked_about_is_named(works: Any, index: In
     assert "PIP_INDEX_URL" in second
 
 
-async def test_settings_for_pip_count_where_uv_has_none(works: Any, index: Index) -> None:
-    works.environ["PIP_INDEX_URL"] = f"http://{index.host}/simple"
-    made = works.made({"x.py": CODE.format("")})
-    needs = works.builder.needs(made.entry, made.files)
-    assert needs.hosts == (index.host,)
-    assert (await works.run(await works.build(made, hosts=needs.hosts))).text == "fetched\n"
+def test_settings_for_pip_count_where_uv_has_none() -> None:
     both = {
         "PIP_INDEX_URL": "https://p.test/s",
         "UV_INDEX_URL": "https://u.test/s",

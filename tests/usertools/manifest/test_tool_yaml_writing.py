@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
+from tests.tables import table
 
 from golem_forge.usertools.manifest import (
     ArgumentStyle,
@@ -152,7 +152,7 @@ def test_what_is_written_reads_back_equal(manifest: ToolManifest) -> None:
     assert read_manifest(manifest_text(manifest).encode(), folder="tool") == manifest
 
 
-@pytest.mark.parametrize("name", ["seed.yaml", "everything.yaml"])
+@table("name", ["seed.yaml", "everything.yaml"])
 def test_saving_and_loading_keeps_everything(name: str) -> None:
     data = (MANIFESTS / name).read_bytes()
     folder = "git-summarize" if name == "seed.yaml" else "everything"

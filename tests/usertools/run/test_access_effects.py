@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests import descriptors
+from tests.tables import table
 
 from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.core.effects import Mark, Verb
@@ -40,7 +41,7 @@ def test_the_program_the_zones_and_the_hosts(ground):
     assert described(touch(ground, zones={}, network=True)) == ["exec probe (probe.sh)", "net any host"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "level", "risk"),
     [
         ({}, Level.FULL, Risk.LOW),

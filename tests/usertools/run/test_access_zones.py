@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.sandbox.errors import SandboxError
@@ -75,9 +76,7 @@ READ_ONLY = ProbeReport(
 )
 
 
-@pytest.mark.parametrize(
-    "keys", [{"zones": {"workspace": "rw"}}, {"network": ("a.test",)}, {"calls": ("other",)}], ids=str
-)
+@table("keys", [{"zones": {"workspace": "rw"}}, {"network": ("a.test",)}, {"calls": ("other",)}])
 def test_what_read_only_walls_cannot_hold_is_refused(keys):
     with pytest.raises(SandboxError, match=r"Walls could not be built: .* Install it\.") as refused:
         check_walls(READ_ONLY, manifest(**keys))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import os
 import socket
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 from tests.deadlines import LONG, PATIENCE, ever_longer, within
+from tests.tables import table
 
 from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status
@@ -27,6 +29,7 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.factory import tool
 from golem_forge.tools.results import to_result
 from golem_forge.tools.tool import Tool
+from golem_forge.usertools.run import call_server
 from golem_forge.usertools.run.call_server import (
     AT_ONCE,
     FROM_A_TEST,
@@ -141,7 +144,7 @@ async def test_a_python_tool_calls_another(house: House) -> None:
     assert path.asked[-1] == ("c", {"name": "é"}, text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "code"),
     [
         (Status.EXECUTION_FAILED, 1),
@@ -189,28 +192,36 @@ async def test_the_whole_outcome_as_json(house: House) -> None:
     assert set(told) >= {"callId", "args", "text", "value", "code", "durationMs", "truncated", "decision"}
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "said"),
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The `forge` of tools, in this process."""
+    monkeypatch.syspath_prepend(str(Path(call_server.__file__).with_name("client")))
+    return importlib.import_module("forge_command")
+
+
+@table(
+    ("words", "said"),
     [
-        ("", 2, "usage: forge call NAME"),
-        ("run x", 2, "usage: forge call NAME"),
-        ("call", 2, "NAME is missing"),
-        ("call b --args-json", 2, "--args-json needs a value"),
-        ("call b --n=1 --args-json '{}'", 2, "not both"),
-        ("call b --approval approve_all", 2, "--approval is for people"),
-        ("call b -p=/", 2, "-p is for people"),
-        ("call b --m=1", 2, "--m"),
-        ("call b --n=one", 2, "n"),
+        ("", "usage: forge call NAME"),
+        ("run x", "usage: forge call NAME"),
+        ("call", "NAME is missing"),
+        ("call b --args-json", "--args-json needs a value"),
+        ("call b --n=1 --args-json {}", "not both"),
+        ("call b --approval approve_all", "--approval is for people"),
+        ("call b -p=/", "-p is for people"),
     ],
 )
-async def test_bad_words_run_nothing(tmp_path: Path, words: str, code: int, said: str) -> None:
-    """Outside of walls, where the client is the same program."""
-    house = House(tmp_path)
+def test_bad_words_are_not_sent(command: Any, capsys: pytest.CaptureFixture[str], words: str, said: str) -> None:
+    assert command.main(words.split()) == 2
+    assert said in capsys.readouterr().err
+
+
+async def test_words_that_do_not_fit_the_tool_run_nothing(tmp_path: Path) -> None:
     path = Scripted()
-    async with _desk(house, path) as desk:
-        done = await _outside(desk, f"call {words[5:]}" if words.startswith("call ") else words)
-    assert done[0] == code
-    assert said in done[2]
+    async with _desk(House(tmp_path), path) as desk:
+        for words, said in ((["--m=1"], "--m"), (["--n=one"], "n")):
+            answer = await _ask(desk, {"name": "b", "words": words})
+            assert answer["exit"] == 2 and said in answer["stderr"]
     assert path.asked == []
 
 
@@ -283,10 +294,11 @@ GARBAGE: dict[str, Callable[[str], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", GARBAGE)
+@table("kind", GARBAGE)
 async def test_garbage_is_refused_and_runs_nothing(tmp_path: Path, kind: str) -> None:
+    (root := tmp_path / kind).mkdir()
     path = Scripted()
-    async with _desk(House(tmp_path), path) as desk:
+    async with _desk(House(root), path) as desk:
         answer = json.loads(await _say(desk, GARBAGE[kind](desk._token)))
         assert answer["exit"] == 3
         assert path.asked == []
@@ -468,13 +480,3 @@ async def test_an_interpreter_at_an_odd_place(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(sys, "_base_executable", str(odd))
     async with _desk(House(tmp_path), Scripted()) as desk:
         assert (await _outside(desk, "call b"))[:2] == (0, "b got {}\n")
-
-
-def test_loading_it_is_cheap() -> None:
-    import subprocess
-
-    text = (
-        "import sys, golem_forge.usertools.run.call_server, golem_forge.usertools.run.interpreter; print(*sys.modules)"
-    )
-    loaded = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"sqlite3", "tarfile", "ruamel.yaml", "pydantic", "jsonschema_rs"} & set(loaded)

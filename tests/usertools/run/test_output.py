@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.deadlines import PATIENCE
 from tests.tables import table
 
@@ -88,7 +87,7 @@ async def test_sections_stand_on_lines_of_their_own():
     assert "Stdout:" not in only.result.text and only.result.text.endswith("Stderr:\ne\n")
 
 
-@pytest.mark.parametrize(
+@table(
     ("code", "words"),
     [
         ("MEMORY_LIMIT", "sandbox.limits.memory"),
@@ -155,7 +154,7 @@ async def test_one_stream_with_strange_bytes_is_kept_as_it_is():
 JSON = {"output": OutputFormat.JSON}
 
 
-@pytest.mark.parametrize("text", ["[1, 2]", "3", '"é"', " {} \n", "null"])
+@table("text", ["[1, 2]", "3", '"é"', " {} \n", "null"])
 async def test_any_json_value_is_structured_content(text):
     import json
 

@@ -87,7 +87,7 @@ def test_what_is_no_number_is_refused_everywhere(value, style):
         process_input(manifest(parameters=(parameter("n", "number"),), arguments=style), {"n": value}, paths={})
 
 
-@pytest.mark.parametrize(
+@table(
     ("style", "true", "false"),
     [
         (BooleanFlags.EQUALS, ("--v=true",), ("--v=false",)),
@@ -148,7 +148,7 @@ def test_standard_input_holds_numbers_exactly_and_any_text():
     assert read["o"] == {**value, "big": 4401}
 
 
-@pytest.mark.parametrize("style", [ArgumentStyle.FLAGS, ArgumentStyle.ENV])
+@table("style", [ArgumentStyle.FLAGS, ArgumentStyle.ENV])
 def test_nul_and_broken_unicode_never_reach_a_process(style):
     declared = manifest(parameters=(parameter("x"), parameter("l", "array")), arguments=style)
     with pytest.raises(InputInvalid, match=r"^x: contains a NUL"):

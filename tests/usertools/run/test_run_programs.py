@@ -92,14 +92,6 @@ async def test_a_denied_write_with_exit_0_is_success_with_denials(ground):
     assert done.status is Status.SUCCESS and done.denials[0]["target"] == "/workspace/made"
 
 
-async def test_no_network(ground):
-    source = "import socket\ns = socket.socket(); s.settimeout(3)\ns.connect(('127.0.0.1', 9))"
-    done = await ground.python(source)
-    assert done.status is Status.EXECUTION_FAILED and "refused" in done.result.text
-    done = await ground.python("import socket\nsocket.getaddrinfo('example.com', 443)")
-    assert done.status is Status.EXECUTION_FAILED and "gaierror" in done.result.text
-
-
 async def test_the_hosts_network_where_it_is_declared(ground):
     async def answer(reader, writer):
         writer.write(b"reached")
@@ -112,12 +104,6 @@ async def test_the_hosts_network_where_it_is_declared(ground):
     assert done.result.text == "b'reached'\n"
     assert (await ground.python(source)).status is Status.EXECUTION_FAILED
     server.close()
-
-
-async def test_hosts_are_reached_by_the_proxy_alone(ground):
-    source = 'echo "$HTTPS_PROXY"; exec 3<>/dev/null; echo "${FORGE_NETWORK-none}"'
-    done = await ground.run(source, network=("example.test",))
-    assert done.result.text.startswith("http://127.0.0.1:")
 
 
 async def test_a_second_run_of_a_python_tool_sees_nothing_of_the_first(ground):

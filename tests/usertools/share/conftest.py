@@ -48,8 +48,8 @@ def make_tool(tmp_path: Path) -> Callable[..., Path]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    settings = ("-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main")
-    command = ["git", *settings, *arguments]
+    named = ("-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main")
+    command = ["git", *named, "-c", "maintenance.auto=false", *arguments]
     return subprocess.run(
         command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE
     ).stdout.strip()
@@ -64,7 +64,7 @@ class Repository:
     def commit(self) -> str:
         git(self.folder, "add", "-A")
         git(self.folder, "commit", "-q", "--allow-empty", "-m", "a version")
-        return git(self.folder, "rev-parse", "HEAD")
+        return (self.folder / ".git" / "refs" / "heads" / "main").read_text().strip()
 
     def run(self, *arguments: str) -> str:
         return git(self.folder, *arguments)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.usertools.diagnostics import DiagnosticCode, SharingError, Unusable
@@ -56,7 +57,7 @@ ESCAPES = [
 ]
 
 
-@pytest.mark.parametrize("name", ESCAPES)
+@table("name", ESCAPES)
 def test_names_that_lead_elsewhere_or_hide_something_are_refused(tmp_path: Path, name: str) -> None:
     for path in (
         tar_of(tmp_path / "a.tar.gz", (member("ok"), b""), (member(name), b"x")),
@@ -67,7 +68,7 @@ def test_names_that_lead_elsewhere_or_hide_something_are_refused(tmp_path: Path,
         assert "\x1b" not in refused.value.message and "\u202e" not in refused.value.message
 
 
-@pytest.mark.parametrize("name", ["../evil/", "/evil/"])
+@table("name", ["../evil/", "/evil/"])
 def test_folders_are_held_to_the_same_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(SharingError):
         read_archive(tar_of(tmp_path / "a.tar.gz", (member(name, tarfile.DIRTYPE), b"")))
@@ -75,7 +76,7 @@ def test_folders_are_held_to_the_same_names(tmp_path: Path, name: str) -> None:
         read_archive(zip_of(tmp_path / "a.zip", (name, b"")))
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "link"),
     [
         (tarfile.SYMTYPE, "/etc/passwd"),
@@ -91,7 +92,7 @@ def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes, link: str) -
     assert refused.value.diagnostic_code is DiagnosticCode.SYMLINK and "'special'" in refused.value.message
 
 
-@pytest.mark.parametrize("mode", [0o120777, 0o020666, 0o010666])
+@table("mode", [0o120777, 0o020666, 0o010666])
 def test_links_and_devices_in_a_zip_are_refused(tmp_path: Path, mode: int) -> None:
     info = zipfile.ZipInfo("special")
     info.create_system, info.external_attr = 3, mode << 16
@@ -101,9 +102,7 @@ def test_links_and_devices_in_a_zip_are_refused(tmp_path: Path, mode: int) -> No
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-@pytest.mark.parametrize(
-    "names", [("a", "a"), ("A", "a"), ("x/É", "x/e\u0301"), ("a", "a/b"), ("A/x", "a/y"), ("straße", "STRASSE")]
-)
+@table("names", [("a", "a"), ("A", "a"), ("x/É", "x/e\u0301"), ("a", "a/b"), ("A/x", "a/y"), ("straße", "STRASSE")])
 def test_names_that_are_one_elsewhere_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
     with pytest.raises(SharingError):
         read_archive(tar_of(tmp_path / "a.tar.gz", *((member(name), name.encode()) for name in names)))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import skills_ref
+from tests.tables import table
 
 from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools.diagnostics import SharingError
@@ -221,7 +222,7 @@ def test_front_matter_that_cannot_be_used(
     assert says in refused.value.message and leftovers() == []
 
 
-@pytest.mark.parametrize("text", [b"no front matter", b"---\nname: x\n", b"\xff\xfe", b"---\n" + b"a" * (2 << 20)])
+@table("text", [b"no front matter", b"---\nname: x\n", b"\xff\xfe", b"---\n" + b"a" * (2 << 20)])
 def test_a_file_that_is_no_skill(text: bytes) -> None:
     with pytest.raises(SharingError, match=r"SKILL\.md"):
         read_skill(text)

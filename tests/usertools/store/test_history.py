@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.sandbox.conftest import die, is_killed
+from tests.tables import table
 
 from golem_forge.core.decisions import Status
 from golem_forge.storage.content_store import ContentStore
@@ -222,7 +223,7 @@ def test_undo_to_what_is_there_changes_nothing(shop: Shop) -> None:
     assert shop.folder.stat().st_ino == inode and len(shop.digests) == 2
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden", "never", "a\0b", "x\x1b[2J"])
+@table("name", ["", ".", "..", "../x", "a/b", ".hidden", "never", "a\0b", "x\x1b[2J"])
 def test_names_that_are_no_tool(shop: Shop, name: str) -> None:
     for attempt in (
         lambda: undo(home=shop.home, store=shop.book, name=name, files_of=shop.old_files),
@@ -233,7 +234,7 @@ def test_names_that_are_no_tool(shop: Shop, name: str) -> None:
         assert refused.value.status is Status.TOOL_NOT_FOUND and "\x1b" not in refused.value.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("wanted", "words"),
     [
         ("abc12", "at least 6 hex"),
