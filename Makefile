@@ -20,7 +20,7 @@
 # PYTHON=python3.12 picks the interpreter, PYTEST_ARGS="-k zones" narrows the tests,
 # BENCH_ARGS="--quick --only dispatch" the benchmarks, SOAK_MINUTES=3 SOAK_ARGS="--store sqlite" the soak.
 
-LONG_TESTS := tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py tests/acceptance/test_the_demo.py
+LONG_TESTS := tests/sandbox/git/test_transport_objects.py tests/sandbox/undo/test_undo_property.py tests/acceptance/test_the_demo.py tests/acceptance/test_recipes.py tests/acceptance/test_mcp_life.py
 PYTHON ?= python3
 SOAK_MINUTES ?= 10
 VENV   := .venv
