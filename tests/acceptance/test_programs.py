@@ -90,7 +90,7 @@ answer({"characters": total})
     assert listed.code == 0 and all(f"  {each}" in listed.out for each in ("└ write_file",)), listed.out
 
 
-async def test_c2_a_denied_call_is_an_exception_and_asked_about_once(bench: Bench) -> None:
+async def test_c2_a_denied_call_is_an_exception_and_asked_about_once_a_program(bench: Bench) -> None:
     bench.cards.yes = False
     async with bench.session() as session:
         done = await program(
@@ -105,12 +105,16 @@ for path in ("/workspace/x", "/workspace/x", "/workspace/y"):
 print("goes on")
 """,
         )
+        assert done.ok and "goes on" in done.text, done.text
+        assert "[write_file: 3 calls, 3 failed (3 denied)]" in done.text
+        assert "denied the same call before" in done.text.splitlines()[1]
+        assert len(bench.cards) == 2, "the second one is the first"
+        again = await program(
+            session, "from forge_tools import write_file\nwrite_file(path='/workspace/x', content='1')"
+        )
+        assert again.status == "execution_failed" and len(bench.cards) == 3, "another program asks again"
         calls = recorded(bench, session)
-    assert done.ok and "goes on" in done.text, done.text
-    assert "[write_file: 3 calls, 3 failed (3 denied)]" in done.text
-    assert "denied the same call before" in done.text.splitlines()[1]
-    assert len(bench.cards) == 2  # the second one is the first
-    assert [each.status for each in calls if each.tool == "write_file"] == ["approval_denied"] * 3
+    assert [each.status for each in calls if each.tool == "write_file"] == ["approval_denied"] * 4
     assert not (bench.workspace / "x").exists()
 
 
@@ -129,14 +133,6 @@ answer(list(map(tried, range(100), at_once=16)))
         done = await program(session, code)
     assert done.text.count('"approval_denied"') == 100, done.text
     assert len(bench.cards) == 1 and not (bench.workspace / "x").exists()
-
-
-async def test_an_identical_call_of_the_next_program_asks_again(bench: Bench) -> None:
-    bench.cards.yes = False
-    code = "from forge_tools import write_file\nwrite_file(path='x', content='1')"
-    async with bench.session() as session:
-        assert [(await program(session, code)).status.value for _ in range(2)] == ["execution_failed"] * 2
-    assert len(bench.cards) == 2
 
 
 async def test_c3_an_interrupt_in_call_forty_ends_everything(bench: Bench) -> None:
@@ -528,13 +524,9 @@ print(sorted(set(vars(forge_tools)) - set(forge_tools.__all__) - {{n for n in va
 async def test_a_page_of_a_long_file_says_that_it_is_one(bench: Bench) -> None:
     (bench.workspace / "long.txt").write_text("line\n" * 5000)
     async with bench.session() as session:
+        assert definition_tokens(session.catalog.get(CODE)) <= 350, "its own definition is short"
         done = await program(session, "from forge_tools import read_file\nprint(read_file('long.txt').count('line'))")
     assert "2000" in done.text and "gave lines 1 to 2000 of 5000 of /workspace/long.txt" in done.text
-
-
-async def test_the_definition_is_short(bench: Bench) -> None:
-    async with bench.session() as session:
-        assert definition_tokens(session.catalog.get(CODE)) <= 350
 
 
 def test_a_failed_program_shows_its_own_frames(bench: Bench) -> None:

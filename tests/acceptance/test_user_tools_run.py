@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import resource
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -392,16 +391,15 @@ async def test_c30_without_a_zone_it_starts_in_a_place_of_its_own(bench: Bench) 
 
 
 async def test_c31_output_is_bounded_and_kept_whole(bench: Bench) -> None:
-    size, most = 20 * MIB, 2 * MIB
+    """However much it is, it costs no memory: tests/sandbox/process/test_monitor_limits.py."""
+    size, most = 3 * MIB, 2 * MIB
     bench.tool("long", f"yes 0123456789 | head -c {size}\n")
     bench.tool("endless", "yes 0123456789\n", timeout=LONG)
     bench.tool("bytes", r"printf '\377\376A'" + "\n")
     bench.python("noisy", "import sys\nsys.stdout.write('o' * 50000)\nsys.stderr.write('e' * 50000)\n")
     async with bench.session() as session:
         assert (await run(session, "bytes")).ok
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         long = await run(session, "long")
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024, "KiB"
         assert long.ok and long.truncated and long.result.value["truncated"] is True
         assert len(long.text) < 40_000 and long.text.startswith("0123456789\n")
         assert long.text.rstrip().endswith(("0123456789"[: (size % 11) or 10], "0123456789"))
