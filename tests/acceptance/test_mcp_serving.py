@@ -241,29 +241,33 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
 # ---- 39
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServer, era: str, marker: str) -> None:
-    """Progress and cancel from a foreign client: progress received; after cancel no child process."""
-    ends = f"sleep 300 & sleep 300; : {marker}"
-    enough, seen_to_end = (server.bench.workspace / f"{word}-{era}" for word in ("enough", "seen-to-end"))
-    waits = f"until [ -e {seen_to_end.name} ]; do sleep 0.05; done; echo waited"
-    orders = server.orders(
-        ["echo__sleep", {"seconds": 0.5, "progress": True}],
-        ["exec_command", {"cmd": ends, "yield_time_ms": 30_000}, str(enough)],
-        ["exec_command", {"cmd": waits, "yield_time_ms": 30_000}],
-        era=era,
-        answer=YES,
-    )
-    client = asyncio.create_task(asyncio.to_thread(follow, "typescript", orders))
-    await until(lambda: naming(marker), "the command runs")
-    enough.touch()
-    await until(lambda: not naming(marker), "the command is ended")
-    assert not client.done(), "it ended because it was cancelled, not because the client left"
-    seen_to_end.touch()
-    [seen] = await client
-    slept, cancelled, after = seen["results"]
-    assert slept["text"] == "slept" and "step 1" in slept["progress"]
-    assert cancelled["cancelled"] and "error" in cancelled and "waited" in after["text"]
+async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServer, marker: str) -> None:
+    """Progress and cancel from a foreign client, in both eras: progress received; after cancel no child process."""
+    place, ends = server.bench.workspace, f"sleep 300 & sleep 300; : {marker}"
+    orders = [
+        server.orders(
+            ["echo__sleep", {"seconds": 0.5, "progress": True}],
+            ["exec_command", {"cmd": ends, "yield_time_ms": 30_000}, str(place / f"enough-{era}")],
+            [
+                "exec_command",
+                {"cmd": f"until [ -e seen-to-end-{era} ]; do sleep 0.05; done; echo waited", "yield_time_ms": 30_000},
+            ],
+            era=era,
+            answer=YES,
+        )
+        for era in ERAS
+    ]
+    client = asyncio.create_task(asyncio.to_thread(follow, "typescript", *orders))
+    for era in ERAS:
+        await until(lambda: naming(marker), "the command runs")
+        (place / f"enough-{era}").touch()
+        await until(lambda: not naming(marker), "the command is ended")
+        assert not client.done(), "it ended because it was cancelled, not because the client left"
+        (place / f"seen-to-end-{era}").touch()
+    for seen in await client:
+        slept, cancelled, after = seen["results"]
+        assert slept["text"] == "slept" and "step 1" in slept["progress"]
+        assert cancelled["cancelled"] and "error" in cancelled and "waited" in after["text"]
 
 
 async def test_case_39_a_cancelled_request_gets_no_response(bench: McpBench, marker: str) -> None:

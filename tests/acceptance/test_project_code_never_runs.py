@@ -104,15 +104,14 @@ def test_what_is_planted_would_leave_its_mark(planted: Planted) -> None:
     assert planted.ran() == ["module json", "program uname"]
 
 
-def test_doctor_tries_the_walls(planted: Planted) -> None:
-    done = _real(planted, FORGE, "doctor")
-    assert "guarantees tried and held" in done.stdout, done.stdout + done.stderr
+def test_doctor_shows_none_of_its_programs_as_one_that_forge_would_use(planted: Planted, ready_forge: Any) -> None:
+    done = ready_forge("doctor", cwd=planted.project, env=planted.environ, walls_known=True)
     assert planted.ran() == []
     told = [line for line in done.stdout.splitlines() if str(planted.project / "bin") in line]
-    assert not told, "and none is shown as the one that Forge would use"
+    assert done.stdout and not told, done.stdout + done.stderr
 
 
-def test_the_first_walled_call_tries_them_too(planted: Planted) -> None:
+def test_the_first_walled_call_tries_the_walls(planted: Planted) -> None:
     done = _real(planted, FORGE, "call", "exec_command", "--cmd", "/bin/cat a.txt", "--approval", "approve_all")
     assert "planted" in done.stdout, done.stdout + done.stderr
     assert (planted.home / "cache" / "walls.json").exists(), "they were tried"
