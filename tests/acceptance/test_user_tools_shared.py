@@ -1,8 +1,7 @@
 """User tools, spec §19 cases 53–62: what is known of their use, how they call each other, and how they travel.
 
 Calls inside a tool are made by the `forge` command that the tool finds on its PATH, in its walls; sharing goes through
-the person's command, with archives on disk. Cases 54 (suggestions), 59 and 61 (git, drift and updates):
-tests/cli/tools/test_stats_suggest.py and test_share.py.
+the person's command, with archives on disk. Cases 59 and 61 (git, drift and updates): tests/cli/tools/test_share.py.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import sys
 import tarfile
 import time
 import zipfile
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,54 @@ async def test_c53_what_happened_is_counted_for_each_digest_and_still_known_afte
     assert before - 0.01 <= last <= time.time()
     rates = {each: row["digests"][each]["success_rate"] for each in (first, digest(bench, "x"))}
     assert rates == {first: 0.0, digest(bench, "x"): pytest.approx(2 / 3)}
+
+
+def agent(desk: Callable[..., Any]) -> Any:
+    return desk(
+        {
+            "forge.yaml": "model: scripted:s.yaml\n",
+            "main.worker": "---\nname: main\ntoolsets: {filesystem: , coding: , user_tools: {create: true}}\n"
+            "sandbox: {zones: [{name: workspace, mode: rw}]}\n---\nDo it.\n",
+        }
+    )
+
+
+def repeat(place: Any, *paths: str) -> None:
+    """One session in which the worker does read → grep → write for each path."""
+
+    def turn(tool: str, **args: Any) -> dict[str, Any]:
+        return {"calls": [{"tool": tool, "args": args}]}
+
+    turns: list[dict[str, Any]] = []
+    for path in paths:
+        place.write(**{path: "hello\n"})
+        turns += [
+            turn("read_file", path=f"/workspace/{path}"),
+            turn("grep_files", pattern="hello", path=f"/workspace/{path}"),
+            turn("write_file", path="/workspace/out.txt", content="done"),
+        ]
+    place.write(**{"s.yaml": json.dumps({"turns": [*turns, {"say": "done"}]})})
+    ran = place.forge("run", "--approval", "approve_all", "go")
+    assert ran.code == 0, ran.err
+    assert {call.status for call in place.calls()} == {"success"}, place.calls()
+
+
+async def test_c54_what_came_four_times_in_two_sessions_is_suggested_once(desk: Callable[..., Any]) -> None:
+    place = agent(desk)
+    repeat(place, "a.txt", "b.txt")
+    assert json.loads(place.forge("tools", "suggest", "--json").out)["suggestions"] == [], "twice, in one session"
+    repeat(place, "c.txt", "d.txt")
+    said = place.forge("tools", "suggest", "--json")
+    assert said.code == 0, said.err
+    (found,) = json.loads(said.out)["suggestions"]
+    assert [call["name"] for call in found["sequence"]] == ["read_file", "grep_files", "write_file"]
+    assert (found["occurrences"], found["sessions"]) == (4, 2)
+    (one,) = found["parameters"]
+    assert one["type"] == "string"
+    given = [{pair["argument"]: pair["parameter"] for pair in call["parameters"]} for call in found["sequence"]]
+    assert given == [{"path": one["name"]}, {"path": one["name"]}, {}], "the same value, the same parameter"
+    assert found["sequence"][1]["arguments"] == {"pattern": "hello"}
+    assert found["sequence"][2]["arguments"] == {"path": "/workspace/out.txt", "content": "done"}
 
 
 # Composition
