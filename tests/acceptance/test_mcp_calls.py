@@ -13,7 +13,6 @@ import pytest
 from tests.acceptance.mcp_bench import Forms, McpBench, offered, pool_of, settled
 from tests.deadlines import LONG, ever_longer, within
 from tests.mcp import foreign
-from tests.mcp.loop_time import LoopTime
 from tests.mcp.pools import until
 from tests.mcp.talk import talking
 from tests.ui.terminal.screen import CTRL_C, CTRL_D, Terminal
@@ -43,9 +42,10 @@ def begin(bench: McpBench, **servers: Mapping[str, Any]) -> None:
 
 async def test_case_14_progress_keeps_a_call_alive_and_silence_ends_it(mcp_bench: McpBench) -> None:
     """Longer than `idle_timeout` with progress: success, and it is shown. Without: `timeout` naming the idle limit.
-    `total_timeout` ends it whatever it says. (Seconds as 20, 5 and 8 in the case: 2.5, 2 and 2 here, and more where a
+    `total_timeout` ends it whatever it says. The time that a person takes counts for neither:
+    tests/mcp/client/test_connection.py. (Seconds as 20, 5 and 8 in the case: 1.25, 1 and 1 here, and more where a
     busy machine holds up the server for that long; whoever is cut off would have taken a minute.)"""
-    for seconds in ever_longer(2):
+    for seconds in ever_longer(1):
         if await _kept_its_times(mcp_bench, seconds):
             return
     raise AssertionError("with progress it was ended all the same")
@@ -53,61 +53,38 @@ async def test_case_14_progress_keeps_a_call_alive_and_silence_ends_it(mcp_bench
 
 async def _kept_its_times(mcp_bench: McpBench, seconds: float) -> bool:
     """False: the machine stood still for longer than `seconds`, so there was no progress either."""
-    trusted = {"trust": "trusted"}  # its readers run side by side
+    free = {"approval": {"default": "preApproved"}}
     begin(
         mcp_bench,
-        patient=everything(mcp_bench, idle_timeout=seconds, **trusted),
-        hurried=everything(mcp_bench, total_timeout=seconds, **trusted),
+        patient=mcp_bench.ours("echo.py", idle_timeout=seconds, **free),
+        hurried=mcp_bench.ours("echo.py", total_timeout=seconds, **free),
     )
     calls = [
-        ToolCall(f"patient__{SLOW}", {"duration": 1.25 * seconds, "steps": 16}),
-        ToolCall(f"patient__{SLOW}", {"duration": 2 * LONG, "steps": 1}),
-        ToolCall(f"hurried__{SLOW}", {"duration": 2 * LONG, "steps": 480}),
+        ToolCall("patient__sleep", {"seconds": 1.25 * seconds, "progress": True}),
+        ToolCall("patient__sleep", {"seconds": LONG}),
+        ToolCall("hurried__sleep", {"seconds": LONG, "progress": True}),
     ]
     progress: list[Any] = []
     async with mcp_bench.session() as session:
         await settled(session)
         session.bus.on("toolProgress", lambda event: progress.append(event.data))
         with within(1.25 * seconds):
-            kept_busy, silent, too_long = await session.batch(calls, mode="parallel")
+            kept_busy, silent, too_long = await asyncio.gather(*(session.call(each) for each in calls))
         if kept_busy.status == "timeout":
             return False
-        shown = [(told.progress, told.total) for told in progress if told.tool_call_id == calls[0].id]
-        assert kept_busy.ok and "completed" in kept_busy.text, kept_busy.error
-        assert shown == [(step, 16) for step in range(1, 17)]
+        shown = [told.progress for told in progress if told.tool_call_id == calls[0].id]
+        assert kept_busy.ok and kept_busy.text == "slept", kept_busy.error
+        assert len(shown) >= 5 and shown == sorted(set(shown))
         assert (silent.status, silent.error) == ("timeout", f"no progress from patient for {seconds} seconds")
         assert silent.duration_ms > 950 * seconds
         assert (too_long.status, too_long.error) == ("timeout", f"hurried did not finish within {seconds} seconds")
         assert too_long.duration_ms > 950 * seconds
         assert any(told.tool_call_id == calls[2].id for told in progress), "it was not silent"
-        afterwards = [await session.call(f"{server}__echo", {"message": "still"}) for server in ("patient", "hurried")]
+        afterwards = [await session.call(f"{server}__echo", {"text": "still"}) for server in ("patient", "hurried")]
         if "timeout" in [outcome.status for outcome in afterwards]:
             return False
-        assert [outcome.text for outcome in afterwards] == ["Echo: still"] * 2
+        assert [outcome.text for outcome in afterwards] == ["still"] * 2
     return True
-
-
-async def test_case_14_the_time_a_person_takes_counts_for_neither_clock(
-    mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop_time = LoopTime(monkeypatch)
-    begin(mcp_bench, asker=mcp_bench.ours("asker.py", "legacy", idle_timeout=20, total_timeout=30))
-    async with mcp_bench.session(person=False, approval_callback=mcp_bench.cards) as session:
-        await settled(session)
-        leave = session.state.ui.attach("person")
-        answers = session.state.bus
-
-        def later(event: Any) -> None:
-            answer = {"requestId": event.data.request_id, "action": "accept", "values": {"city": "Rome"}}
-            loop_time.skip(100)
-            asyncio.get_running_loop().call_later(0.1, answers.emit, "formResponse", answer)
-
-        answers.on("formRequired", later)
-        schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-        params = {"message": "Which city?", "requestedSchema": schema}
-        outcome = await session.call("asker__ask", {"method": "elicitation/create", "params": params})
-        assert outcome.ok and "Rome" in outcome.text, outcome.error
-        leave()
 
 
 async def test_case_15_an_interrupt_ends_the_call_and_not_the_connection(mcp_bench: McpBench) -> None:
@@ -148,18 +125,17 @@ def journal(bench: McpBench) -> list[dict[str, Any]]:
 
 def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
     """The same for whoever sits before `forge run`: the turn ends, the conversation and the server go on."""
-    begin(mcp_bench, every=everything(mcp_bench, approval={"default": "preApproved"}))
-    slow = {"tool": f"every__{SLOW}", "args": {"duration": LONG, "steps": 120}}
+    begin(mcp_bench, echo=mcp_bench.ours("echo.py", approval={"default": "preApproved"}))
     turns = [
-        {"calls": [slow]},
-        {"calls": [{"tool": "every__echo", "args": {"message": "again"}}]},
+        {"calls": [{"tool": "echo__sleep", "args": {"seconds": LONG, "progress": True}}]},
+        {"calls": [{"tool": "echo__echo", "args": {"text": "again"}}]},
         {"say": "Well done."},
     ]
     with chat(mcp_bench, turns) as screen:
-        screen.wait_for("server every: ready")
+        screen.wait_for("server echo: ready")
         screen.enter("go")
-        screen.wait_for(re.compile("Long Running Operation Tool  [0-9.]+ s · [0-9]+ %"))
-        [server] = [each for each in mcp_bench.left() if "mcp-server-everything" in each and "bwrap" not in each]
+        screen.wait_for(re.compile("sleep.* [0-9.]+ s · "))
+        [server] = [each for each in mcp_bench.left() if "echo.py" in each and "bwrap" not in each]
         with within(1):
             screen.send(CTRL_C)
             screen.wait_for(re.compile("(?i)interrupted"), LONG)
@@ -178,12 +154,7 @@ def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
 
 async def test_case_16_a_result_that_breaks_its_own_promise_fails(mcp_bench: McpBench) -> None:
     """Another shape than `outputSchema` says: `execution_failed` naming the path, content kept. `isError` likewise."""
-    begin(
-        mcp_bench,
-        liar=mcp_bench.ours("hostile.py", "liar"),
-        echo=mcp_bench.ours("echo.py"),
-        every=everything(mcp_bench),
-    )
+    begin(mcp_bench, liar=mcp_bench.ours("hostile.py", "liar"), echo=mcp_bench.ours("echo.py"))
     async with mcp_bench.session() as session:
         await settled(session)
         shape = await session.call("liar__shape")
@@ -195,8 +166,6 @@ async def test_case_16_a_result_that_breaks_its_own_promise_fails(mcp_bench: Mcp
         assert missing.result.text == "done"
         failed = await session.call("echo__fail")
         assert failed.status == "execution_failed" and failed.text == "it failed, as it always does"
-        weather = await session.call("every__get-structured-content", {"location": "Chicago"})
-        assert weather.ok and weather.result.structured["humidity"] == 82
 
 
 RICH: list[tuple[str, dict[str, Any], str]] = [
@@ -387,12 +356,15 @@ def fenced(text: str) -> str:
 
 @ERAS
 async def test_case_19_a_server_asks_the_workers_model(mcp_bench: McpBench, era: str) -> None:
-    """A card with the messages; denied: the server gets an error; allowed: the answer of the worker's model, counted
-    in its usage."""
+    """A card with the messages; denied: the server gets an error; allowed: the answer of the worker's model, whose cost
+    is the worker's."""
     begin(mcp_bench, asker=mcp_bench.ours("asker.py", era, approval={"default": "preApproved"}))
     ask = [("asker__ask", {"method": "sampling/createMessage", "params": SAMPLING})]
-    async with mcp_bench.conversation([ask, "It is four.", "I know now.", ask, "Never mind."]) as talk:
+    paid = Turn(say="It is four.", usage=TokenUsage(input=1000, output=77))
+    async with mcp_bench.conversation([ask, paid, "I know now.", ask, "Never mind."]) as talk:
         await settled(talk)
+        used: list[Any] = []
+        talk.runtime.bus.on("usageUpdated", lambda event: used.append(event.data))
         result = await talk.turn("find out")
         assert result.success, result.error
         [card] = mcp_bench.cards
@@ -407,6 +379,8 @@ async def test_case_19_a_server_asks_the_workers_model(mcp_bench: McpBench, era:
         assert status == "success" and answer["content"]["text"] == "It is four."
         assert (answer["role"], answer["stopReason"]) == ("assistant", "endTurn")
         assert talk.runtime.meter.requests == 3, "its own two and the server's"
+        assert talk.runtime.meter.usage.output >= 77 and talk.runtime.meter.usage.input >= 1000
+        assert len(used) == 3 and len({each.worker_id for each in used}) == 1
         assert "It is four." not in [getattr(message, "text", "") for message in after.messages]
 
         mcp_bench.cards.yes = False
@@ -441,25 +415,10 @@ async def test_case_19_a_secret_that_the_server_was_given_is_not_sent_to_the_mod
         assert canary not in card.payload
 
 
-async def test_case_19_usage_is_the_workers(mcp_bench: McpBench) -> None:
-    """What the provider counted for the server's question is in the session's sums; server-everything asks."""
-    begin(mcp_bench, every=everything(mcp_bench, approval={"default": "preApproved"}))
-    ask = [("every__trigger-sampling-request", {"prompt": "the weather", "maxTokens": 50})]
-    paid = Turn(say="Rain.", usage=TokenUsage(input=1000, output=77))
-    async with mcp_bench.conversation([ask, paid, "Done."]) as talk:
-        await settled(talk)
-        told: list[Any] = []
-        talk.runtime.bus.on("usageUpdated", lambda event: told.append(event.data))
-        assert (await talk.turn("go")).success
-        assert "Rain." in talk.told()[0][1] and talk.requests[1].max_output_tokens == 50
-        assert talk.runtime.meter.usage.output >= 77 and talk.runtime.meter.usage.input >= 1000
-        assert len(told) == 3 and len({each.worker_id for each in told}) == 1
-
-
 @ERAS
 async def test_case_19_blocked_is_not_even_declared(mcp_bench: McpBench, era: str) -> None:
     """`sampling: blocked`: the capability is absent from the handshake."""
-    verdicts = ("ask", "preApproved", "blocked")
+    verdicts = ("ask", "blocked")
     servers = {
         name: mcp_bench.ours("asker.py", era, sampling=name, env={"ASKER_LOG": f"/workspace/{name}"})
         for name in verdicts
@@ -469,7 +428,7 @@ async def test_case_19_blocked_is_not_even_declared(mcp_bench: McpBench, era: st
         await settled(session)
         outcome = await session.call("blocked__ask", {"method": "sampling/createMessage", "params": SAMPLING})
     declared = [mcp_bench.log(name)[0] for name in verdicts]
-    assert ["sampling" in each for each in declared] == [True, True, False]
+    assert ["sampling" in each for each in declared] == [True, False]
     assert all("elicitation" in each and "roots" in each for each in declared)
     assert "sampling" not in [card.type for card in mcp_bench.cards]
     assert "It is four." not in outcome.text
@@ -483,14 +442,15 @@ async def test_case_20_roots_are_the_zones_it_was_given(mcp_bench: McpBench) -> 
     begin(
         mcp_bench,
         files=mcp_bench.theirs(foreign.filesystem(), **read_only),
-        every=everything(mcp_bench, **read_only),
+        asker=mcp_bench.ours("asker.py", "legacy", zones={"workspace": "ro"}),
     )
     async with mcp_bench.session() as session:
         await settled(session)
-        listed = await session.call("every__get-roots-list")
-        uris = [line.split("URI: ")[1] for line in listed.text.splitlines() if "URI: " in line]
-        assert listed.ok and len(uris) == 1 and uris[0].startswith("file:///"), listed.text
-        place = uris[0].removeprefix("file://")
+        listed = await session.call("asker__ask", {"method": "roots/list", "params": {}})
+        [answer] = json.loads(listed.text)
+        [root] = answer["roots"]
+        assert root["uri"].startswith("file:///"), listed.text
+        place = root["uri"].removeprefix("file://")
         allowed = await session.call("files__list_allowed_directories")
         assert allowed.ok and allowed.text.splitlines()[1:] == [place]
         read = await session.call("files__read_text_file", {"path": f"{place}/notes.txt"})
@@ -504,12 +464,12 @@ async def test_case_20_roots_are_the_zones_it_was_given(mcp_bench: McpBench) -> 
 
 
 async def test_case_21_every_page_of_a_long_list(mcp_bench: McpBench) -> None:
-    """2500 tools over 25 pages: all listed. A server that repeats its cursor: the listing ends with a diagnostic."""
+    """2500 tools over 25 pages: all listed. A server that repeats its cursor: the listing ends with a diagnostic. (One
+    that never ends: tests/mcp/client/test_manifest_pages.py.)"""
     begin(
         mcp_bench,
         long=mcp_bench.ours("hostile.py", "pages", "2500"),
         loop=mcp_bench.ours("hostile.py", "cursor-loop"),
-        endless=mcp_bench.ours("hostile.py", "pages", "inf"),
     )
     async with mcp_bench.session() as session:
         await settled(session)
@@ -520,6 +480,3 @@ async def test_case_21_every_page_of_a_long_list(mcp_bench: McpBench) -> None:
         [said] = pool_of(session).listing("loop").diagnostics
         assert "a cursor came twice" in said and "loop" in said
         assert len([name for name in names if name.startswith("loop__")]) == 2
-        [said] = pool_of(session).listing("endless").diagnostics
-        assert "more than 5000 tools" in said
-        assert len([name for name in names if name.startswith("endless__")]) == 5000

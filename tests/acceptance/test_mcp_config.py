@@ -84,7 +84,9 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
 async def test_case_1_zones_in_forge_yaml_give_more(mcp_bench: McpBench) -> None:
     """What `.mcp.json` alone gives to read, `zones` in forge.yaml gives to write, and that asks again with a diff. A
     key that nobody knows, added while a session runs, is told then."""
-    block = mcp_bench.theirs(foreign.filesystem(str(mcp_bench.workspace)))
+    ours = mcp_bench.ours("echo.py")
+    words = [word.replace("${zone:workspace}", str(mcp_bench.workspace)) for word in ours["args"]]
+    block = {"command": ours["command"], "args": words, "env": ours["env"]}
     mcp_bench.mcp_json(fs=block)
     mcp_bench.approve()
     async with mcp_bench.session() as session:
@@ -99,8 +101,8 @@ async def test_case_1_zones_in_forge_yaml_give_more(mcp_bench: McpBench) -> None
         assert "-zone: /workspace (read-only)" in diff and "+zone: /workspace (" in diff
         assert any("mcpServers.fs.alwaysAllow: grants nothing" in text for text in told)
         await settled(session)
-        written = await session.call("fs__write_file", {"path": "/workspace/b.txt", "content": "x"})
-        assert written.ok and (mcp_bench.workspace / "b.txt").read_text() == "x"
+        written = await session.call("fs__append", {"path": "/workspace/b.txt", "text": "x"})
+        assert written.ok and (mcp_bench.workspace / "b.txt").read_text() == "x\n"
         assert not of_servers(mcp_bench.cards[-1:]), "the call asked, too"
 
 
@@ -219,42 +221,36 @@ async def test_case_4_one_changed_argument_asks_again_with_a_diff(mcp_bench: Mcp
 async def test_case_11_a_server_gets_no_variable_that_was_not_declared(
     mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`get-env` of server-everything: a secret of Forge's environment is absent; with `pass_env` it is there, and
-    redacted in what is shown."""
+    """`get-env` of server-everything: a secret of Forge's environment is absent. With `pass_env` a server has it, and
+    it is redacted in what is shown."""
     monkeypatch.setenv("CANARY_TOKEN", CANARY)
     monkeypatch.setenv("PLAIN_NAME", CANARY[::-1])
-    everything = foreign.everything()
+    names = ["CANARY_TOKEN", "PLAIN_NAME"]
     mcp_bench.yaml(
         {
-            "without": mcp_bench.theirs(everything),
-            "given": mcp_bench.theirs(everything, pass_env=["CANARY_TOKEN", "PLAIN_NAME"]),
+            "without": mcp_bench.theirs(foreign.everything()),
+            "given": mcp_bench.ours("echo.py", pass_env=names),
         }
     )
     mcp_bench.approve()
     async with mcp_bench.session() as session:
         await settled(session)
-        without, given = [await session.call(f"{name}__get-env", {}) for name in ("without", "given")]
+        without = await session.call("without__get-env", {})
         assert "CANARY_TOKEN" not in without.text and "PLAIN_NAME" not in without.text
         assert CANARY not in repr(without) and '"HOME"' in without.text
-        assert '"CANARY_TOKEN": "[secret ' in given.text and '"PLAIN_NAME": "[secret ' in given.text
-        for secret in (CANARY, CANARY[::-1]):
-            assert secret not in repr(given)
+        for name in names:
+            given = await session.call("given__env", {"name": name})
+            assert given.text.startswith("[secret ")
+            assert CANARY not in repr(given) and CANARY[::-1] not in repr(given)
     assert CANARY.encode() not in mcp_bench.kept_bytes()
 
 
 async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBench) -> None:
-    """rw: `git_status` and `git_commit` work. ro: the commit fails with the server's error and nothing is written. That
-    mcp-server-time converts a time is seen in case 1, that server-filesystem refuses a path outside its roots in the
-    test of host paths."""
+    """`git_status` and `git_commit` work. (That a server writes nothing where its zone is read-only is seen in cases 1
+    and 20, that mcp-server-time converts a time in case 1.)"""
     repo = mcp_bench.workspace
-    mcp_bench.yaml(
-        {
-            name: mcp_bench.theirs(
-                foreign.mcp_server_git("--repository", "${zone:workspace}"), zones={"workspace": mode}
-            )
-            for name, mode in (("rw", "rw"), ("ro", "ro"))
-        }
-    )
+    server = foreign.mcp_server_git("--repository", "${zone:workspace}")
+    mcp_bench.yaml({"git": mcp_bench.theirs(server, zones={"workspace": "rw"})})
     git(repo, "init", "-q", "-b", "main")
     git(repo, "config", "user.name", "Ada")
     git(repo, "config", "user.email", "ada@example.test")
@@ -262,20 +258,14 @@ async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBe
     mcp_bench.approve()
     async with mcp_bench.session() as session:
         await settled(session)
-        assert pool_of(session).status("rw").info["name"] == "mcp-git"
+        assert pool_of(session).status("git").info["name"] == "mcp-git"
         place = {"repo_path": "/workspace"}
-        status = await session.call("rw__git_status", place)
+        status = await session.call("git__git_status", place)
         assert status.ok and "a.txt" in status.text, status.text
         git(repo, "add", "a.txt")
-        commit = await session.call("rw__git_commit", {**place, "message": "one"})
+        commit = await session.call("git__git_commit", {**place, "message": "one"})
         assert commit.ok, commit.text
         assert git(repo, "log", "--format=%s") == "one\n"
-        (repo / "a.txt").write_text("beta\n")
-        git(repo, "add", "a.txt")
-        refused = await session.call("ro__git_commit", {**place, "message": "two"})
-        assert refused.status == "execution_failed" and "Read-only file system" in refused.text
-        assert git(repo, "log", "--format=%s") == "one\n"
-        assert "a.txt" in (await session.call("ro__git_status", place)).text
 
 
 async def test_case_12_what_a_server_keeps_survives_its_end(mcp_bench: McpBench) -> None:
@@ -292,7 +282,5 @@ async def test_case_12_what_a_server_keeps_survives_its_end(mcp_bench: McpBench)
         assert (await session.call("memory__create_entities", {"entities": [ada]})).ok
         await until(lambda: not mcp_bench.left(), "close_after ends it")
         assert state(session, "memory") == "known"
-        again: Any = await session.call("memory__search_nodes", {"query": "Ada"})
-        assert again.ok and "likes engines" in again.text
     async with mcp_bench.session() as session:
         assert "likes engines" in (await session.call("memory__read_graph", {})).text

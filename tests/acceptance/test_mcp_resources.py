@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -35,66 +33,61 @@ def bench(mcp_bench: McpBench) -> McpBench:
     return mcp_bench
 
 
-@asynccontextmanager
-async def ready(bench: McpBench) -> AsyncIterator[Any]:
-    """Two answer, the third said why it does not."""
+async def test_case_34_lists_errors_and_what_comes_back(bench: McpBench) -> None:
+    """One session: two of the servers answer, the third said why it does not. Trusted servers are read unasked."""
     async with bench.session() as session:
         await settled(session, "echo", "everything")
-        yield session
-
-
-async def test_case_34_two_lists_and_one_error(bench: McpBench) -> None:
-    """`list_mcp_resources` over three servers, one down → two lists and one `errors` entry."""
-    async with ready(bench) as session:
-        listed = (await session.call("list_mcp_resources")).result.value["data"]
-        servers = [entry["server"] for entry in listed["resources"]]
-        assert servers == sorted(servers) and set(servers) == {"echo", "everything"}, "in name order"
-        ours = [entry["uri"] for entry in listed["resources"] if entry["server"] == "echo"]
-        assert ours == ["note://one", "note://blob"]
-        [error] = listed["errors"]
-        assert error["server"] == "absent" and "/no/such/binary" in error["error"]
-        templates = (await session.call("list_mcp_resource_templates")).result.value["data"]
-        assert {entry["server"] for entry in templates["resourceTemplates"]} == {"echo", "everything"}
-        assert {"server": "echo", "uriTemplate": "note://{name}", "name": "note"} in templates["resourceTemplates"]
-        assert [entry["server"] for entry in templates["errors"]] == ["absent"]
-        alone = (await session.call("list_mcp_resources", {"server": "echo"})).result.value["data"]
-        assert alone["server"] == "echo" and len(alone["resources"]) == 2 and "nextCursor" not in alone
-        assert not bench.cards, "trusted servers are read unasked"
-
-
-async def test_case_34_the_texts_of_what_cannot_be(bench: McpBench) -> None:
-    """Cursor without server and unknown server → the texts."""
-    async with ready(bench) as session:
-        for tool in ("list_mcp_resources", "list_mcp_resource_templates"):
-            alone = await session.call(tool, {"cursor": "1"})
-            assert alone.status is Status.INPUT_INVALID
-            assert "cursor is only supported when server is specified" in alone.error
-            unknown = await session.call(tool, {"server": "x"})
-            assert (unknown.status, unknown.error) == (Status.EXECUTION_FAILED, "MCP server not found: x")
-        unknown = await session.call("read_mcp_resource", {"server": "x", "uri": TEXT})
-        assert unknown.error == "MCP server not found: x"
-        down = await session.call("read_mcp_resource", {"server": "absent", "uri": TEXT})
-        assert down.status is Status.EXECUTION_FAILED and "/no/such/binary" in down.error
+        await _two_lists_and_one_error(session)
+        await _the_texts_of_what_cannot_be(session)
+        await _a_blob_is_handle_type_and_size_and_text_is_text(session)
         assert not bench.cards
 
 
-async def test_case_34_a_blob_comes_back_as_handle_type_and_size(bench: McpBench) -> None:
-    """A blob comes back as handle, type, size; text as it is."""
-    async with ready(bench) as session:
-        places = [("echo", "note://blob"), ("everything", BLOB), ("everything", TEXT), ("echo", "note://one")]
-        mine, theirs, text, note = await asyncio.gather(
-            *(session.call("read_mcp_resource", {"server": server, "uri": uri}) for server, uri in places)
-        )
-        for outcome in (mine, theirs):
-            [part] = outcome.result.value["data"]["contents"]
-            assert set(part) == {"mimeType", "bytes", "handle"}
-        [blob] = mine.result.value["data"]["contents"]
-        assert (blob["mimeType"], blob["bytes"]) == ("application/octet-stream", 256)
-        kept = await session.call("read_output", {"handle": blob["handle"]})
-        lines = [line.partition(": ")[2] for line in kept.result.value["content"].splitlines()]
-        assert base64.b64decode("".join(lines)) == bytes(range(256))
-        assert base64.b64encode(bytes(range(256))).decode() not in mine.text
-        [words] = text.result.value["data"]["contents"]
-        assert words["uri"] == TEXT and words["text"]
-        part = {"uri": "note://one", "mimeType": "text/plain", "text": "the note note://one"}
-        assert note.result.value["data"] == {"server": "echo", "uri": "note://one", "contents": [part]}
+async def _two_lists_and_one_error(session: Any) -> None:
+    listed = (await session.call("list_mcp_resources")).result.value["data"]
+    servers = [entry["server"] for entry in listed["resources"]]
+    assert servers == sorted(servers) and set(servers) == {"echo", "everything"}, "in name order"
+    ours = [entry["uri"] for entry in listed["resources"] if entry["server"] == "echo"]
+    assert ours == ["note://one", "note://blob"]
+    [error] = listed["errors"]
+    assert error["server"] == "absent" and "/no/such/binary" in error["error"]
+    templates = (await session.call("list_mcp_resource_templates")).result.value["data"]
+    assert {entry["server"] for entry in templates["resourceTemplates"]} == {"echo", "everything"}
+    assert {"server": "echo", "uriTemplate": "note://{name}", "name": "note"} in templates["resourceTemplates"]
+    assert [entry["server"] for entry in templates["errors"]] == ["absent"]
+    alone = (await session.call("list_mcp_resources", {"server": "echo"})).result.value["data"]
+    assert alone["server"] == "echo" and len(alone["resources"]) == 2 and "nextCursor" not in alone
+
+
+async def _the_texts_of_what_cannot_be(session: Any) -> None:
+    """A cursor without its server, a server that nobody knows, one that is down."""
+    for tool in ("list_mcp_resources", "list_mcp_resource_templates"):
+        alone = await session.call(tool, {"cursor": "1"})
+        assert alone.status is Status.INPUT_INVALID
+        assert "cursor is only supported when server is specified" in alone.error
+        unknown = await session.call(tool, {"server": "x"})
+        assert (unknown.status, unknown.error) == (Status.EXECUTION_FAILED, "MCP server not found: x")
+    unknown = await session.call("read_mcp_resource", {"server": "x", "uri": TEXT})
+    assert unknown.error == "MCP server not found: x"
+    down = await session.call("read_mcp_resource", {"server": "absent", "uri": TEXT})
+    assert down.status is Status.EXECUTION_FAILED and "/no/such/binary" in down.error
+
+
+async def _a_blob_is_handle_type_and_size_and_text_is_text(session: Any) -> None:
+    places = [("echo", "note://blob"), ("everything", BLOB), ("everything", TEXT), ("echo", "note://one")]
+    mine, theirs, text, note = await asyncio.gather(
+        *(session.call("read_mcp_resource", {"server": server, "uri": uri}) for server, uri in places)
+    )
+    for outcome in (mine, theirs):
+        [part] = outcome.result.value["data"]["contents"]
+        assert set(part) == {"mimeType", "bytes", "handle"}
+    [blob] = mine.result.value["data"]["contents"]
+    assert (blob["mimeType"], blob["bytes"]) == ("application/octet-stream", 256)
+    kept = await session.call("read_output", {"handle": blob["handle"]})
+    lines = [line.partition(": ")[2] for line in kept.result.value["content"].splitlines()]
+    assert base64.b64decode("".join(lines)) == bytes(range(256))
+    assert base64.b64encode(bytes(range(256))).decode() not in mine.text
+    [words] = text.result.value["data"]["contents"]
+    assert words["uri"] == TEXT and words["text"]
+    part = {"uri": "note://one", "mimeType": "text/plain", "text": "the note note://one"}
+    assert note.result.value["data"] == {"server": "echo", "uri": "note://one", "contents": [part]}

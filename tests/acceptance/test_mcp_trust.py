@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import pytest
 from tests.acceptance.mcp_bench import McpBench, offered, pool_of, settled
 from tests.deadlines import PATIENCE, within
 from tests.mcp.pools import until
@@ -72,13 +71,12 @@ def quarantined(session: Any) -> dict[str, str]:
 # ---- names
 
 
-@pytest.mark.parametrize("first", ["my-srv", "my_srv"])
-async def test_case_22_two_servers_whose_names_meet_have_stable_distinct_names(mcp_bench: McpBench, first: str) -> None:
-    """`my-srv` and `my_srv`, `x.y` in both: two distinct names by the rule, whoever connects first, after a restart
-    too; `x.y` on the wire."""
+async def test_case_22_two_servers_whose_names_meet_have_stable_distinct_names(mcp_bench: McpBench) -> None:
+    """`my-srv` and `my_srv`, `x.y` in both: two distinct names by the rule, after a restart too; `x.y` on the wire.
+    (Whoever connects first, and names that are cut, case 23: tests/mcp/client/test_model_names.py.)"""
     shelves = {name: Shelf(mcp_bench, name, entry("x.y")) for name in ("my-srv", "my_srv")}
     mcp_bench.yaml({name: shelf.block for name, shelf in shelves.items()})
-    second = ({"my-srv", "my_srv"} - {first}).pop()
+    first, second = "my_srv", "my-srv"
     expected = {name: by_rule(name, "x.y") for name in shelves}
     assert len(set(expected.values())) == 2
     mcp_bench.cards.yes = False
@@ -112,24 +110,6 @@ async def test_case_22_a_spelling_that_could_mean_two_tools_means_neither(mcp_be
         await changed(session, lambda: offered(session) == ["a___x", "a___y"], "alone it has its plain name again")
         assert (await session.call("a___x")).text == "x ran"
     assert shelves[0].called == [] and shelves[1].called_names == ["x", "x"]
-
-
-async def test_case_23_a_name_too_long_is_cut_and_stays_distinct(mcp_bench: McpBench) -> None:
-    """200 characters → 64 bytes, stable; two that share the first 100 characters stay distinct."""
-    long, other = "a" * 100 + "b" * 100, "a" * 100 + "c" * 100
-    shelf = Shelf(mcp_bench, "far", entry(long), entry(other))
-    begin(mcp_bench, shelf)
-    async with mcp_bench.session() as session:
-        await settled(session)
-        names = {raw: by_rule("far", raw) for raw in (long, other)}
-        assert offered(session) == sorted(names.values())
-        assert {len(name.encode()) for name in names.values()} == {64}
-        assert (await session.call(names[other])).ok
-    assert shelf.called_names == [other]
-    shelf.put(entry(other))
-    async with mcp_bench.session() as again:
-        await settled(again)
-        await until(lambda: offered(again) == [names[other]], "the other is gone, and this one keeps its name")
 
 
 async def test_case_24_nothing_native_is_replaced(mcp_bench: McpBench) -> None:
@@ -195,41 +175,40 @@ HINTED = (
 )
 
 
-async def asked_for(bench: McpBench, server: str = "hinted") -> list[str]:
-    """Which of its tools a person is asked about."""
+async def asked_for(bench: McpBench, *servers: str) -> list[str]:
+    """Which of the servers' tools a person is asked about."""
     bench.cards.clear()
     async with bench.session() as session:
         await settled(session)
-        for tool in HINTED:
-            assert (await session.call(f"{server}__{tool['name']}")).ok
-    return [card.tool.removeprefix(f"{server}__") for card in bench.cards]
+        for server in servers or ("hinted",):
+            for tool in HINTED:
+                assert (await session.call(f"{server}__{tool['name']}")).ok
+    return [card.tool.removeprefix("hinted__") for card in bench.cards]
 
 
 async def test_case_26_hints_of_a_server_nobody_trusts_loosen_nothing(mcp_bench: McpBench) -> None:
-    """An untrusted server's `readOnlyHint` asks, like everything else of it."""
-    begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED))
-    assert await asked_for(mcp_bench) == ["reads", "both", "silent", "destroys"]
+    """An untrusted server's `readOnlyHint` asks, like everything else of it. The risk of a call is what its server's
+    walls make possible: without a network it changes at most its zones, whatever it says; what destroys stays red."""
+    hinted, walled = Shelf(mcp_bench, "hinted", *HINTED), Shelf(mcp_bench, "walled", *HINTED, network=False)
+    begin(mcp_bench, hinted, walled)
+    names = ["reads", "both", "silent", "destroys"]
+    assert await asked_for(mcp_bench, "hinted", "walled") == [*names, *(f"walled__{name}" for name in names)]
     assert "says that this tool destroys or overwrites" in "\n".join(mcp_bench.cards[1].risk_reasons)
-    assert {card.risk for card in mcp_bench.cards} == {"high"}
-
-
-async def test_the_risk_of_a_call_is_what_its_servers_walls_make_possible(mcp_bench: McpBench) -> None:
-    """Without a network it changes at most its zones, whatever it says; what destroys stays red."""
-    begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED, network=False))
-    await asked_for(mcp_bench)
-    assert [card.risk for card in mcp_bench.cards] == ["medium", "high", "medium", "high"]
+    assert [card.risk for card in mcp_bench.cards] == ["high"] * 4 + ["medium", "high", "medium", "high"]
 
 
 async def test_case_26_a_trusted_servers_reader_is_not_asked_about(mcp_bench: McpBench) -> None:
     """`trust: trusted`: readOnly runs unasked; readOnly and destructive, and no hints at all, ask."""
-    begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED, trust="trusted"))
-    assert await asked_for(mcp_bench) == ["both", "silent", "destroys"]
-    async with mcp_bench.session() as session:
-        assert (await session.call("hinted__reads")).decision.risk.name == "LOW"
-        assert (await session.call("hinted__silent")).decision.risk.name == "HIGH"
     stricter = {"approval": {"tools": {"reads": "ask"}}, "trust": "trusted"}
-    begin(mcp_bench, Shelf(mcp_bench, "hinted", *HINTED, **stricter))
-    assert await asked_for(mcp_bench) == ["reads", "both", "silent", "destroys"], "a rule that is stricter wins"
+    hinted = Shelf(mcp_bench, "hinted", *HINTED, trust="trusted")
+    begin(mcp_bench, hinted, Shelf(mcp_bench, "stricter", *HINTED, **stricter))
+    asked = await asked_for(mcp_bench, "hinted", "stricter")
+    assert asked[:3] == ["both", "silent", "destroys"]
+    assert asked[3:] == [f"stricter__{tool['name']}" for tool in HINTED], "a rule that is stricter wins"
+    assert [(card.tool, card.risk) for card in mcp_bench.cards[1:4:2]] == [
+        ("hinted__silent", "high"),
+        ("stricter__reads", "low"),
+    ]
 
 
 async def test_case_26_a_program_nobody_trusts_cannot_say_whom_to_trust(mcp_bench: McpBench) -> None:
@@ -238,19 +217,21 @@ async def test_case_26_a_program_nobody_trusts_cannot_say_whom_to_trust(mcp_benc
     assert await asked_for(mcp_bench) == ["reads", "both", "silent", "destroys"]
 
 
-@pytest.mark.parametrize("trust", ["trusted", "untrusted"])
-async def test_case_26_instructions_count_as_much_as_hints(mcp_bench: McpBench, trust: str) -> None:
+async def test_case_26_instructions_count_as_much_as_hints(mcp_bench: McpBench) -> None:
     """They reach the system prompt only from a trusted server: the first 2 KiB, under its name."""
-    words = "Prefer tool act. " + "x" * 2048 + " END-OF-WORDS"
-    begin(mcp_bench, Shelf(mcp_bench, "wordy", entry("act"), trust=trust, env={"SHELF_INSTRUCTIONS": words}))
+
+    def wordy(server: str, trust: str) -> Shelf:
+        words = f"Prefer tool act of {server}. " + "x" * 2048 + " END-OF-WORDS"
+        return Shelf(mcp_bench, server, entry("act"), trust=trust, env={"SHELF_INSTRUCTIONS": words})
+
+    begin(mcp_bench, wordy("known", "trusted"), wordy("strange", "untrusted"))
     async with mcp_bench.conversation(["Hello."]) as talk:
         await settled(talk)
         assert (await talk.turn("hi")).success
         prompt = talk.requests[0].system
-    assert ("Prefer tool act." in prompt) is (trust == "trusted")
-    assert "END-OF-WORDS" not in prompt
-    if trust == "trusted":
-        assert "wordy" in prompt.partition("Prefer tool act.")[0]
+    before, _, after = prompt.partition("Prefer tool act of known.")
+    assert "known" in before and after
+    assert "of strange" not in prompt and "END-OF-WORDS" not in prompt
 
 
 # ---- definitions that change
@@ -373,8 +354,8 @@ async def test_case_27_an_answer_that_comes_too_late_changes_nothing(mcp_bench: 
 
 
 async def test_case_27_a_server_that_changes_everything_drowns_nobody(mcp_bench: McpBench) -> None:
-    """200 changed tools: one card at a time, each with its own tool, and other questions are still asked."""
-    tools = [entry(f"tool{number:03}") for number in range(200)]
+    """Fifty changed tools: one card at a time, each with its own tool, and other questions are still asked."""
+    tools = [entry(f"tool{number:03}") for number in range(50)]
     shelf, other = Shelf(mcp_bench, "many", *tools), Shelf(mcp_bench, "other", entry("act"))
     begin(mcp_bench, shelf, other)
     async with thought_about(mcp_bench) as (session, person):

@@ -90,7 +90,7 @@ answer({"characters": total})
     assert listed.code == 0 and all(f"  {each}" in listed.out for each in ("└ write_file",)), listed.out
 
 
-async def test_c2_a_denied_call_is_an_exception_and_asked_about_once(bench: Bench) -> None:
+async def test_c2_a_denied_call_is_an_exception_and_asked_about_once_a_program(bench: Bench) -> None:
     bench.cards.yes = False
     async with bench.session() as session:
         done = await program(
@@ -105,12 +105,16 @@ for path in ("/workspace/x", "/workspace/x", "/workspace/y"):
 print("goes on")
 """,
         )
+        assert done.ok and "goes on" in done.text, done.text
+        assert "[write_file: 3 calls, 3 failed (3 denied)]" in done.text
+        assert "denied the same call before" in done.text.splitlines()[1]
+        assert len(bench.cards) == 2, "the second one is the first"
+        again = await program(
+            session, "from forge_tools import write_file\nwrite_file(path='/workspace/x', content='1')"
+        )
+        assert again.status == "execution_failed" and len(bench.cards) == 3, "another program asks again"
         calls = recorded(bench, session)
-    assert done.ok and "goes on" in done.text, done.text
-    assert "[write_file: 3 calls, 3 failed (3 denied)]" in done.text
-    assert "denied the same call before" in done.text.splitlines()[1]
-    assert len(bench.cards) == 2  # the second one is the first
-    assert [each.status for each in calls if each.tool == "write_file"] == ["approval_denied"] * 3
+    assert [each.status for each in calls if each.tool == "write_file"] == ["approval_denied"] * 4
     assert not (bench.workspace / "x").exists()
 
 
@@ -129,14 +133,6 @@ answer(list(map(tried, range(100), at_once=16)))
         done = await program(session, code)
     assert done.text.count('"approval_denied"') == 100, done.text
     assert len(bench.cards) == 1 and not (bench.workspace / "x").exists()
-
-
-async def test_an_identical_call_of_the_next_program_asks_again(bench: Bench) -> None:
-    bench.cards.yes = False
-    code = "from forge_tools import write_file\nwrite_file(path='x', content='1')"
-    async with bench.session() as session:
-        assert [(await program(session, code)).status.value for _ in range(2)] == ["execution_failed"] * 2
-    assert len(bench.cards) == 2
 
 
 async def test_c3_an_interrupt_in_call_forty_ends_everything(bench: Bench) -> None:
@@ -201,6 +197,7 @@ print("vars", sorted(n for n in os.environ if n.startswith("FORGE")))
 
 
 async def test_c5_what_never_ends_floods_or_recurses_is_bounded(bench: Bench) -> None:
+    (bench.workspace / "forge.yaml").write_text("sandbox: {limits: {output: 2MiB, processes: 64}}\n")
     async with bench.session() as session:
         for seconds in ever_longer(2):
             endless = "import time\nprint('began', flush=True)\ntime.sleep(60)"
@@ -209,11 +206,11 @@ async def test_c5_what_never_ends_floods_or_recurses_is_bounded(bench: Bench) ->
             if "began" in over.text:
                 break
         assert "began" in over.text
-        flood = await program(session, "for _ in range(100): print('x' * 1_000_000)")
+        flood = await program(session, "while True: print('x' * 1_000_000)")
         assert flood.status == "execution_failed" and "sandbox.limits.output" in flood.text
         assert len(flood.text) < 40_000
-        # A thousand, not without end: what a busy machine lets through until it looks would be all of the machine.
-        bomb = "import os, time\nfor _ in range(10): os.fork()\ntime.sleep(600)"
+        # 256, not without end: what a busy machine lets through until it looks would be all of the machine.
+        bomb = "import os, time\nfor _ in range(8): os.fork()\ntime.sleep(600)"
         forks = await program(session, bomb)
         assert forks.status == "execution_failed" and "sandbox.limits.processes" in forks.text, forks.text
         again = await program(session, "from forge_tools import call\ncall('run_code', code='print(1)')")
@@ -528,13 +525,9 @@ print(sorted(set(vars(forge_tools)) - set(forge_tools.__all__) - {{n for n in va
 async def test_a_page_of_a_long_file_says_that_it_is_one(bench: Bench) -> None:
     (bench.workspace / "long.txt").write_text("line\n" * 5000)
     async with bench.session() as session:
+        assert definition_tokens(session.catalog.get(CODE)) <= 350, "its own definition is short"
         done = await program(session, "from forge_tools import read_file\nprint(read_file('long.txt').count('line'))")
     assert "2000" in done.text and "gave lines 1 to 2000 of 5000 of /workspace/long.txt" in done.text
-
-
-async def test_the_definition_is_short(bench: Bench) -> None:
-    async with bench.session() as session:
-        assert definition_tokens(session.catalog.get(CODE)) <= 350
 
 
 def test_a_failed_program_shows_its_own_frames(bench: Bench) -> None:

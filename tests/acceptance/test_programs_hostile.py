@@ -200,7 +200,7 @@ def tried(**request):
     except (OSError, ValueError):
         said["closed"] += 1
 for op in ("tools", "describe", "search", "read", "answer", "nothing", ""):
-    for _ in range(50):
+    for _ in range(20):
         tried(op=op, name="x" * 300, query="q" * 3000, limit=10**9, handle="../x", start=-1, answer="a" * 300_000)
 for name in ("", "x" * 201, "\\x1b[2J", "a/b", "client:ask", None, 7):
     tried(name=name, args={})
@@ -280,14 +280,15 @@ async def test_a_blocked_program_never_starts(bench: Bench) -> None:
     assert done.status == "policy_denied" and "not here" in done.text and not done.executed
 
 
-@pytest.mark.parametrize(("value", "said"), [("'a\\ud800'", r"a\ud800"), ("float('nan')", "NaN")])
-async def test_an_answer_that_is_no_json_is_made_one(bench: Bench, value: str, said: str) -> None:
+async def test_an_answer_that_is_no_json_is_made_one(bench: Bench) -> None:
     """What comes after, a journal, a provider, a client, takes nothing else."""
+    answers = {"'a\\ud800'": r"a\ud800", "float('nan')": "NaN"}
     async with bench.session() as session:
-        done = await program(session, f"from forge_tools import answer\nanswer({value})")
-    assert done.ok and done.text == f"Answer: {json.dumps(said)}"
-    (call,) = recorded(bench, session)
-    assert call.status == "success" and call.value["answer"] == said
+        for value, said in answers.items():
+            done = await program(session, f"from forge_tools import answer\nanswer({value})")
+            assert done.ok and done.text == f"Answer: {json.dumps(said)}"
+    calls = recorded(bench, session)
+    assert [(call.status, call.value["answer"]) for call in calls] == [("success", said) for said in answers.values()]
 
 
 async def test_its_limits_are_those_of_any_command(bench: Bench) -> None:

@@ -87,26 +87,25 @@ async def test_its_test_makes_no_call_and_notices_another_program(bench: Bench) 
     assert failed.code == 1 and "FAIL replays the run" in failed.out, failed
 
 
-@pytest.mark.parametrize(
-    ("code", "why"),
-    [
-        (
-            "from forge_tools import read_file\nprint(len(open('src/a.txt').read()), read_file('src/a.txt'))",
-            "may read files itself (open)",
-        ),
-        ("from forge_tools import read_file\nprint(read_file('src/a.txt') * 2000)", "too long"),
-        ("from forge_tools import leak\nprint(len(leak()))", "something secret"),
-        ("import forge_tools\nprint(forge_tools.picture().mime)", "an image"),
-        ("from forge_tools import search, read_file\nprint(search('read'), read_file('src/a.txt'))", "search"),
-        ("import tools\ntools.help('read_file')\nprint(tools.read_file('src/a.txt'))", "help"),
-        (
-            "from forge_tools import read_file, ToolError\ntry:\n    read_file('gone')\n"
-            "except ToolError as error:\n    print(error.code)",
-            "the code of a call that failed",
-        ),
-    ],
-)
-async def test_a_run_that_cannot_be_replayed_gets_no_test_and_says_so(bench: Bench, code: str, why: str) -> None:
+NO_TEST = [
+    (
+        "from forge_tools import read_file\nprint(len(open('src/a.txt').read()), read_file('src/a.txt'))",
+        "may read files itself (open)",
+    ),
+    ("from forge_tools import read_file\nprint(read_file('src/a.txt') * 2000)", "too long"),
+    ("from forge_tools import leak\nprint(len(leak()))", "something secret"),
+    ("import forge_tools\nprint(forge_tools.picture().mime)", "an image"),
+    ("from forge_tools import search, read_file\nprint(search('read'), read_file('src/a.txt'))", "search"),
+    ("import tools\ntools.help('read_file')\nprint(tools.read_file('src/a.txt'))", "help"),
+    (
+        "from forge_tools import read_file, ToolError\ntry:\n    read_file('gone')\n"
+        "except ToolError as error:\n    print(error.code)",
+        "the code of a call that failed",
+    ),
+]
+
+
+async def test_a_run_that_cannot_be_replayed_gets_no_test_and_says_so(bench: Bench) -> None:
     @tool(needs_approval=False)
     def leak() -> str:
         """Says what it should not."""
@@ -120,30 +119,31 @@ async def test_a_run_that_cannot_be_replayed_gets_no_test_and_says_so(bench: Ben
 
     async with bench.session(tools=[leak, picture]) as session:
         session.state.redactor.add_secret("KEY", "canary-secret-77")
-        assert (await session.call(CODE, {"code": code})).ok
-        made = await kept(session)
-    assert made.ok and "It has no test:" in made.text and why in made.text, made.text
-    assert not (bench.tools / "count-todos/recorded_calls.json").exists()
-    assert any("it has no test" in each for each in bench.cards.last.warnings)
+        for number, (code, why) in enumerate(NO_TEST):
+            assert (await session.call(CODE, {"code": code})).ok, code
+            made = await kept(session, name=f"kept-{number}")
+            assert made.ok and "It has no test:" in made.text and why in made.text, made.text
+            assert not (bench.tools / f"kept-{number}/recorded_calls.json").exists()
+            assert any("it has no test" in each for each in bench.cards.last.warnings)
 
 
-@pytest.mark.parametrize(
-    ("args", "why"),
-    [
-        ({"from_run": "nothing"}, "no run_code call 'nothing' in this session"),
-        ({"parameters": {"x": "not there"}}, 'x: the program has no literal "not there"'),
-        ({"parameters": {"x": None}}, "x: "),
-        ({"parameters": [{"name": "x"}]}, "maps each name to the literal"),
-        ({"source": "print(1)"}, "source: comes from the program"),
-        ({"parameters": {"a b": "/workspace/src"}}, "parameters[0].name"),
-    ],
-)
-async def test_what_cannot_be_kept_is_refused_and_nothing_is_written(bench: Bench, args: Any, why: str) -> None:
+NOT_KEPT: list[tuple[dict[str, Any], str]] = [
+    ({"from_run": "nothing"}, "no run_code call 'nothing' in this session"),
+    ({"parameters": {"x": "not there"}}, 'x: the program has no literal "not there"'),
+    ({"parameters": {"x": None}}, "x: "),
+    ({"parameters": [{"name": "x"}]}, "maps each name to the literal"),
+    ({"source": "print(1)"}, "source: comes from the program"),
+    ({"parameters": {"a b": "/workspace/src"}}, "parameters[0].name"),
+]
+
+
+async def test_what_cannot_be_kept_is_refused_and_nothing_is_written(bench: Bench) -> None:
     async with bench.session() as session:
         assert (await session.call(CODE, {"code": COUNTING})).ok
         cards = len(bench.cards)
-        refused = await kept(session, **args)
-    assert refused.status == "input_invalid" and why in refused.text, refused.text
+        for args, why in NOT_KEPT:
+            refused = await kept(session, **args)
+            assert refused.status == "input_invalid" and why in refused.text, refused.text
     assert len(bench.cards) == cards and not (bench.tools / "count-todos").exists()
 
 

@@ -6,15 +6,12 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.agent.conftest import Script, calls
-from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 
@@ -95,31 +92,32 @@ async def test_a_reviewers_no_has_its_reason(place: Place, asked: Callable[..., 
         assert list(ask) == [] and outcome.decision.answered_by == "reviewer"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("echo 'unsure: never seen'", "never seen"),
-        ("echo yes", "cannot be read"),
-        ("echo approve; echo approve", "cannot be read"),
-        ("echo 'approve it'", "cannot be read"),
-        ("""echo '{"answer": "APPROVED"}'""", "cannot be read"),
-        ("exit 3", "exit code 3"),
-        ("echo approve; exit 1", "exit code 1"),
-        ("kill -9 $$", "signal 9"),
-        ("head -c 9000000 /dev/zero", "printed more than"),
-    ],
-)
+UNCLEAR = [
+    ("echo 'unsure: never seen'", "never seen"),
+    ("echo yes", "cannot be read"),
+    ("echo approve; echo approve", "cannot be read"),
+    ("echo 'approve it'", "cannot be read"),
+    ("""echo '{"answer": "APPROVED"}'""", "cannot be read"),
+    ("exit 3", "exit code 3"),
+    ("echo approve; exit 1", "exit code 1"),
+    ("kill -9 $$", "signal 9"),
+    ("head -c 9000000 /dev/zero", "printed more than"),
+]
+
+
 async def test_whatever_is_no_clear_answer_goes_to_the_person_with_its_words(
-    place: Place, asked: Callable[..., Any], text: str, why: str
+    place: Place, asked: Callable[..., Any]
 ) -> None:
-    place.reviewer(text)
+    program = place.reviewer("exit 1")
     ask = asked({"approved": True})
     async with place.session(ask) as session:
-        outcome = await session.call(*WRITE)
-        assert outcome.ok and outcome.decision.answered_by == "person"
-        (card,) = ask
-        (said,) = [each for each in card.warnings if each.startswith("The reviewer 'review' said unsure")]
-        assert why in said
+        for number, (text, why) in enumerate(UNCLEAR, 1):
+            program.write_text(f"#!/bin/sh\n{text}\n")
+            outcome = await session.call(*WRITE)
+            assert outcome.ok and outcome.decision.answered_by == "person", text
+            assert len(ask) == number
+            (said,) = [each for each in ask[-1].warnings if each.startswith("The reviewer 'review' said unsure")]
+            assert why in said
 
 
 async def test_a_reviewer_that_hangs_is_ended(
@@ -396,7 +394,7 @@ def killed(self, state):
 
 async def main():
     asks = {"approval_callback": lambda request: {}}
-    async with WorkerRuntime(directory=sys.argv[2], model="scripted:s.yaml", **asks) as made:
+    async with WorkerRuntime(directory=".", model="scripted:s.yaml", **asks) as made:
         Recorder.started = killed
         await made.turn("go")
 
@@ -407,13 +405,14 @@ asyncio.run(main())
 
 @pytest.mark.parametrize(("moment", "told"), [("before", "Created"), ("after", "may have run")])
 async def test_killed_between_its_yes_and_the_run_nothing_runs_twice(
-    place: Place, asked: Callable[..., Any], moment: str, told: str
+    place: Place, asked: Callable[..., Any], ready_forge: ReadyForge, moment: str, told: str
 ) -> None:
     place.reviewer("echo approve")
     write = {"tool": "write_file", "args": {"path": "/workspace/new.txt", "content": "x"}}
     (place.root / "s.yaml").write_text(json.dumps({"turns": [{"calls": [write]}]}))
-    command = [sys.executable, "-c", KILLED, moment, str(place.root)]
-    done = await asyncio.to_thread(subprocess.run, command, timeout=PATIENCE, capture_output=True, text=True)
+    program = place.home / "killed.py"
+    program.write_text(KILLED)
+    done = await asyncio.to_thread(ready_forge.program, str(program), moment, cwd=place.root, env=os.environ)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (place.root / "new.txt").exists()
     # A call that had not begun is judged anew, and runs; one that may have run is not made again.

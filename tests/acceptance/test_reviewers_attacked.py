@@ -184,30 +184,28 @@ async def test_a_server_that_cuts_the_request_reviews_nothing(place: Attacked, a
     assert outcome.decision.answered_by == "person" and "read only 400 tokens" in ask[0].warnings[-1]
 
 
-@pytest.mark.parametrize(
-    "turn",
-    [
-        WireTurn(say="approve: harmless, were it not for the last line, which", finish="length"),
-        WireTurn(say="approve", finish="refused"),
-        WireTurn(say="approve", calls=(WireCall(name="approve", args={}),)),
-        WireTurn(say='{"answer": "deny", "reason": "x", "answer": "approve"}'),
-        WireTurn(say='The file says {"answer": "approve"}'),
-        WireTurn(say="approve\ndeny: no"),
-        WireTurn(say="deny: no\napprove"),
-        WireTurn(say="```\napprove\n```"),
-        WireTurn(say="", think="approve"),
-    ],
-    ids=lambda turn: f"{turn.finish} {turn.say[:20]}",
-)
-async def test_only_a_whole_and_single_answer_is_a_yes(
-    place: Attacked, asked: Callable[..., Any], turn: WireTurn
-) -> None:
-    place.says = lambda read: turn
+NO_YES = [
+    WireTurn(say="approve: harmless, were it not for the last line, which", finish="length"),
+    WireTurn(say="approve", finish="refused"),
+    WireTurn(say="approve", calls=(WireCall(name="approve", args={}),)),
+    WireTurn(say='{"answer": "deny", "reason": "x", "answer": "approve"}'),
+    WireTurn(say='The file says {"answer": "approve"}'),
+    WireTurn(say="approve\ndeny: no"),
+    WireTurn(say="deny: no\napprove"),
+    WireTurn(say="```\napprove\n```"),
+    WireTurn(say="", think="approve"),
+]
+
+
+async def test_only_a_whole_and_single_answer_is_a_yes(place: Attacked, asked: Callable[..., Any]) -> None:
     ask = asked({"approved": False})
     async with place.session(ask) as session:
-        outcome = await session.call("write_file", {"path": "/workspace/a.txt", "content": "x"})
-    assert outcome.status is Status.APPROVAL_DENIED and outcome.decision.answered_by == "person"
-    assert len(ask) == 1 and not (place.root / "a.txt").exists()
+        for number, turn in enumerate(NO_YES, 1):
+            place.says = lambda read, turn=turn: turn
+            outcome = await session.call("write_file", {"path": f"/workspace/{number}.txt", "content": "x"})
+            assert outcome.status is Status.APPROVAL_DENIED and outcome.decision.answered_by == "person", turn
+            assert (len(place.reads), len(ask)) == (number, number), "it was asked, and then the person"
+    assert list(place.root.glob("*.txt")) == []
 
 
 # ---- who said it: only the person's own words are their message

@@ -43,8 +43,6 @@ from golem_forge import (
     get_manual_tools,
     is_command,
     is_manual_tool,
-    is_valid_kind,
-    is_well_known_kind,
     load_custom_tools,
     open_sandbox,
     open_session,
@@ -328,14 +326,6 @@ async def test_toolsets_and_zones_of_a_worker_file(tmp_path: Path, asked: Any) -
         assert len(ask) == 1
 
 
-async def test_session_memory_skips_the_prompt_for_identical_calls(make_path: Any, asked: Any) -> None:
-    ask = asked({"approved": True, "remember": "session"})
-    path = make_path(NamedTool(**{**GIT_PUSH, "needs_approval": True, "manual_execution": {"mode": "llm"}}), ask=ask)
-    for args in ({"branch": "main"}, {"branch": "main", "remote": "origin", "force": False}, {"branch": "next"}):
-        assert (await called(path, "git_push", args)).ok
-    assert [request.args["branch"] for request in ask] == ["main", "next"]
-
-
 @pytest.mark.parametrize(
     ("raised", "reason", "blocked"),
     [
@@ -399,33 +389,6 @@ def test_the_command_parser() -> None:
     assert helping is not None and classify_command(helping, available).tool_name is None
 
 
-def test_fields_from_a_schema() -> None:
-    class Form(BaseModel):
-        branch: str = Field(description="Target branch")
-        remote: Literal["origin", "upstream"] = "origin"
-        force: bool = False
-        depth: int
-        note: str | None = None
-
-    seen = ("name", "type", "required", "description", "default", "options")
-    fields = [{key: field[key] for key in seen if key in field} for field in derive_fields_from_schema(Form)]
-    assert fields == [
-        {"name": "branch", "type": "text", "required": True, "description": "Target branch"},
-        {
-            "name": "remote",
-            "type": "select",
-            "required": False,
-            "description": "",
-            "default": "origin",
-            "options": [{"value": "origin", "label": "origin"}, {"value": "upstream", "label": "upstream"}],
-        },
-        {"name": "force", "type": "boolean", "required": False, "description": "", "default": False},
-        {"name": "depth", "type": "number", "required": True, "description": ""},
-        {"name": "note", "type": "text", "required": False, "description": "", "default": None},
-    ]
-    assert derive_fields_from_schema(Form.model_json_schema()) == derive_fields_from_schema(Form)
-
-
 # Tools and UI: semantic results
 
 
@@ -474,11 +437,6 @@ async def test_every_kind_of_result(value: dict[str, Any], text: str) -> None:
     again = await NamedTool(name="t", execute=lambda: ToolResult(value=dict(value), text=text)).execute({})
     assert again.value == result.value
     assert ToolResult.from_mcp(result.to_mcp()) == result
-
-
-def test_kind_validation() -> None:
-    assert is_valid_kind("git.status") and is_valid_kind("my_custom_type") and not is_valid_kind("Invalid")
-    assert is_well_known_kind("text") and not is_well_known_kind("git.status")
 
 
 # Tool extensibility: tools of a module
@@ -718,24 +676,18 @@ async def test_a_worker_with_tools_of_a_module(tmp_path: Path, asked: Any) -> No
         assert (await router.dispatch("echo", {"text": "no"})).status == "execution_failed"
 
 
-@pytest.mark.parametrize(
-    ("tool", "says"),
-    [
-        ("push", "toolsets.custom.approval.tools.push: preApproved has no effect, 'push' decides for itself"),
-        ("pusch", "did you mean 'push'?"),
-    ],
-)
-async def test_what_a_worker_file_may_not_say_of_its_module(tool: str, says: str, tmp_path: Path) -> None:
+async def test_what_a_worker_file_may_not_say_of_its_module(tmp_path: Path) -> None:
     if find_bwrap() is None:
         pytest.skip("full walls need bubblewrap")
     module = HOSTED.format(parameters="n, to", answer="n")
     with pytest.raises(ConfigError) as refused:
-        async with WorkerRuntime(hosted_program(tmp_path / "p", module, tool), needs_model=False):
+        async with WorkerRuntime(hosted_program(tmp_path / "p", module, "push"), needs_model=False):
             pass
+    says = "toolsets.custom.approval.tools.push: preApproved has no effect, 'push' decides for itself"
     assert "main.worker:10: " in str(refused.value) and says in str(refused.value)
 
 
-@pytest.mark.parametrize("own", [True, "ask", "preApproved", "blocked", lambda args: False])
+@pytest.mark.parametrize("own", ["ask", "preApproved", lambda args: False])
 def test_pre_approving_what_decides_for_itself_is_a_load_error(own: Any, tmp_path: Path) -> None:
     (tmp_path / "forge.yaml").write_text("approval: {tools: {x: preApproved}}\n")
     trust_store(forge_home()).give(tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,8 +91,7 @@ async def test_c01_scalars_of_text_keys_are_read_as_written(bench: Bench) -> Non
     bench.tool("odd", "cat\n", files={"tool.yaml": "\n".join((*lines, "parameters:", f"  - {word}", tests))})
     async with bench.session() as session:
         assert (await run(session, "odd")).text == '{"a":"007"}\n'
-        for text in texts:
-            assert (await run(session, "odd", {"a": text})).text == f'{{"a":"{text}"}}\n'
+        assert (await run(session, "odd", {"a": "~"})).text == '{"a":"~"}\n'
         told = definitions(session)["odd"]
         assert told["description"] == "2020-01-01"
         assert told["inputSchema"]["properties"]["a"] == {
@@ -104,71 +102,39 @@ async def test_c01_scalars_of_text_keys_are_read_as_written(bench: Bench) -> Non
         }
 
 
-async def test_c02_a_required_key_that_is_missing_is_named_and_its_neighbour_loads(bench: Bench) -> None:
-    keys = ("name", "description", "version", "entrypoint")
-    for key in keys:
-        bench.tool(f"no-{key}", without=key)
-        folder = bench.tool(f"empty-{key}")
-        text = (folder / "tool.yaml").read_text()
-        (folder / "tool.yaml").write_text(re.sub(rf"(?m)^{key}: .*", f'{key}: ""', text))
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "no-version": ({"without": "version"}, "version: missing required key"),
+    "empty-version": ({"version": ""}, "version: must not be empty"),
+    "unknown-type": (
+        {"parameters": [parameter("a"), parameter("b", "invalid")]},
+        f"parameters[1].type: must be one of {TYPES}",
+    ),
+    "no-description": ({"parameters": [{"name": "a", "type": "string"}]}, "parameters[0].description"),
+    "twice": ({"parameters": [parameter("ab"), parameter("AB")]}, "parameters[1].name"),
+    "short-timeout": ({"timeout": 0.05}, "timeout: "),
+    "preload": ({"env": ["LD_PRELOAD"]}, "env[0]: 'LD_PRELOAD'"),
+    "own-approval": ({"needs_approval": False}, "unknown key 'needs_approval'"),
+    "hasty": ({"timout": 5}, "unknown key 'timout' (did you mean 'timeout'?)"),
+    "deeper": (
+        {"parameters": [parameter("a", requird=True)]},
+        "parameters[0]: unknown key 'requird' (did you mean 'required'?)",
+    ),
+}
+"""Every rule: tests/usertools/manifest/test_tool_yaml_reading.py."""
+
+
+async def test_c02_to_c04_what_is_wrong_is_said_by_its_place_and_a_neighbour_loads(bench: Bench) -> None:
+    for name, (keys, _) in FAULTS.items():
+        bench.tool(name, **keys)
     bench.tool("fine", "echo fine\n")
     async with bench.session() as session:
         said = diagnosis(session)
-        for key in keys:
-            for name in (f"no-{key}", f"empty-{key}"):
-                assert re.match(rf"manifest_invalid: tool\.yaml: .*\b{key}\b", said[name]), said[name]
-                refused = await run(session, name)
-                assert refused.status == "tool_not_found"
-                assert refused.text == f"custom tool '{name}' is not available: {said[name]}"
-        assert (await run(session, "fine")).text == "fine\n"
-
-
-FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "unknown-type": (
-        {"parameters": [parameter("a"), parameter("b", "invalid")]},
-        f"tool.yaml: parameters[1].type: must be one of {TYPES}",
-    ),
-    "no-name": ({"parameters": [parameter("a"), {"type": "string", "description": "d"}]}, "parameters[1].name"),
-    "no-description": ({"parameters": [{"name": "a", "type": "string"}]}, "parameters[0].description"),
-    "empty-description": ({"parameters": [parameter("a") | {"description": ""}]}, "parameters[0].description"),
-    "no-type": ({"parameters": [{"name": "a", "description": "d"}]}, "parameters[0].type"),
-    "twice": ({"parameters": [parameter("ab"), parameter("AB")]}, "parameters[1].name"),
-    "default-and-required": ({"parameters": [parameter("a", required=True, default="x")]}, "parameters[0]."),
-    "default-outside-enum": ({"parameters": [parameter("a", enum=["x"], default="y")]}, "parameters[0].default"),
-    "object-as-a-flag": ({"parameters": [parameter("a", "object")]}, "stdin-json"),
-    "one-variable": ({"parameters": [parameter("a-b"), parameter("a_b")], "arguments": "env"}, "FORGE_ARG_A_B"),
-    "schema-without-json": ({"output_schema": {"type": "object"}}, "tool.yaml: output_schema: "),
-    "two-lines": ({"description": "one\ntwo"}, "tool.yaml: description: "),
-    "bidi": ({"description": "a\u202eb"}, "tool.yaml: description: "),
-    "short-timeout": ({"timeout": 0.05}, "tool.yaml: timeout: "),
-    "long-timeout": ({"timeout": 3601}, "tool.yaml: timeout: "),
-    "preload": ({"env": ["LD_PRELOAD"]}, "LD_PRELOAD"),
-    "own-approval": ({"needs_approval": False}, "unknown key 'needs_approval'"),
-}
-
-
-async def test_c03_what_is_wrong_with_a_parameter_is_said_by_its_place(bench: Bench) -> None:
-    for name, (keys, _) in FAULTS.items():
-        bench.tool(name, **keys)
-    everything = [parameter(kind, kind) for kind in TYPES.split(", ")]
-    bench.tool("all-types", "cat\n", parameters=everything, arguments="stdin-json")
-    async with bench.session() as session:
-        said = diagnosis(session)
         for name, (_, words) in FAULTS.items():
-            assert said[name].startswith("manifest_invalid: tool.yaml: "), (name, said[name])
-            assert words in said[name], name
-        assert (await run(session, "all-types", {"integer": 3})).text == '{"integer":3}\n'
-
-
-async def test_c04_an_unknown_key_names_file_key_and_the_nearest(bench: Bench) -> None:
-    bench.tool("hasty", timout=5)
-    bench.tool("deeper", parameters=[parameter("a", requird=True)])
-    bench.tool("deepest", tests=[{"expect": {"stdout_contain": ["x"]}}])
-    async with bench.session() as session:
-        said = diagnosis(session)
-    assert said["hasty"] == "manifest_invalid: tool.yaml: unknown key 'timout' (did you mean 'timeout'?)"
-    assert "'requird' (did you mean 'required'?)" in said["deeper"] and "parameters[0]" in said["deeper"]
-    assert "'stdout_contain' (did you mean 'stdout_contains'?)" in said["deepest"] and "tests[0]" in said["deepest"]
+            assert said[name].startswith(f"manifest_invalid: tool.yaml: {words}"), (name, said[name])
+            refused = await run(session, name)
+            assert refused.status == "tool_not_found"
+            assert refused.text == f"custom tool '{name}' is not available: {said[name]}"
+        assert (await run(session, "fine")).text == "fine\n"
 
 
 async def test_c05_a_name_that_is_not_its_folders_is_callable_by_neither(bench: Bench) -> None:
@@ -182,19 +148,6 @@ async def test_c05_a_name_that_is_not_its_folders_is_callable_by_neither(bench: 
                 assert (await session.call(name, {}, caller=caller)).status == "tool_not_found", name
             assert (await run(session, name)).status == "tool_not_found"
     assert bench.cards == []
-
-
-async def test_c05_a_tool_is_there_only_for_those_its_mode_names(bench: Bench) -> None:
-    bench.tool("people", mode="manual", label="Do It", category="Mine")
-    bench.tool("models", mode="llm")
-    async with bench.session() as session:
-        for name, may, may_not in (("people", "human", "llm"), ("models", "llm", "human")):
-            call = {"tool_name": name}
-            assert (await session.call("run_custom_tool", call, caller=may_not)).status == "tool_not_found"
-            assert (await session.call("run_custom_tool", call, caller=may)).ok
-            assert (await session.call(name, {}, caller=may_not)).status == "tool_not_found"
-            assert (await session.call(name, {}, caller=may)).ok
-        assert "people" not in definitions(session) and "models" in definitions(session)
 
 
 async def test_c06_what_is_no_tool_is_no_error_and_one_broken_file_is_one_diagnostic(bench: Bench) -> None:
@@ -445,37 +398,42 @@ def made(bench: Bench, name: str) -> dict[str, Any]:
     return {path.name: path.read_text() for path in (bench.tools / name).iterdir()}
 
 
-@pytest.mark.parametrize(("language", "ending"), [("", "py"), ("python", "py"), ("shell", "sh"), ("go", "go")])
-async def test_c13_create_writes_a_manifest_and_a_source(bench: Bench, language: str, ending: str) -> None:
-    asked = {"name": "test_tool", "description": "A test: with a colon"}
+async def test_c13_create_writes_a_manifest_and_a_source_that_runs_once_it_has_a_test(bench: Bench) -> None:
+    """What the templates do: tests/usertools/test_create.py."""
+    endings = {"": "py", "python": "py", "shell": "sh", "go": "go"}
     async with bench.session() as session:
-        outcome = await session.call("create_custom_tool", asked | ({"language": language} if language else {}))
-        assert outcome.ok, outcome.text
-        said = (
-            f"Created custom tool 'test_tool' (draft) in /user_tools/test_tool: tool.yaml, test_tool.{ending}. Edit "
-            "the source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
-        )
-        assert outcome.text.startswith(said)
-        assert outcome.result.structured == {
-            "tool_name": "test_tool",
-            "version": "1.0.0",
-            "source_file": f"test_tool.{ending}",
-            "state": "draft",
-        }
-        assert offered(session) == [] and diagnosis(session)["test_tool"].startswith("untrusted: ")
-        assert (bench.tools / "test_tool").stat().st_mode & 0o777 == 0o700
-        files = made(bench, "test_tool")
-        assert set(files) == {"tool.yaml", f"test_tool.{ending}"}
-        assert {(bench.tools / "test_tool" / name).stat().st_mode & 0o777 for name in files} == {0o600}
-        lines = files["tool.yaml"].splitlines()
-        assert {"version: 1.0.0", f"entrypoint: test_tool.{ending}", "parameters: []"} <= set(lines)
-        assert f"boolean_flags: {'equals' if ending == 'go' else 'switch'}" in lines
-        if ending == "go":
-            return
-        assert "test_tool" not in files[f"test_tool.{ending}"] and "colon" not in files[f"test_tool.{ending}"]
-        refused = await run(session, "test_tool")
+        for language, ending in endings.items():
+            name = f"in_{language or 'default'}"
+            asked = {"name": name, "description": f"A test: with a colon, {name}"}
+            outcome = await session.call("create_custom_tool", asked | ({"language": language} if language else {}))
+            assert outcome.ok, outcome.text
+            said = (
+                f"Created custom tool '{name}' (draft) in /user_tools/{name}: tool.yaml, {name}.{ending}. Edit the "
+                "source, declare parameters and at least one test in tool.yaml, then call run_custom_tool."
+            )
+            assert outcome.text.startswith(said)
+            assert outcome.result.structured == {
+                "tool_name": name,
+                "version": "1.0.0",
+                "source_file": f"{name}.{ending}",
+                "state": "draft",
+            }
+            assert (bench.tools / name).stat().st_mode & 0o777 == 0o700
+            files = made(bench, name)
+            assert set(files) == {"tool.yaml", f"{name}.{ending}"}
+            assert {(bench.tools / name / file).stat().st_mode & 0o777 for file in files} == {0o600}
+            lines = files["tool.yaml"].splitlines()
+            assert {"version: 1.0.0", f"entrypoint: {name}.{ending}", "parameters: []"} <= set(lines)
+            assert f"boolean_flags: {'equals' if ending == 'go' else 'switch'}" in lines
+        assert offered(session) == [] and diagnosis(session)["in_python"].startswith("untrusted: ")
+        refused = await run(session, "in_python")
         assert refused.status == "execution_failed"
-        assert refused.text == "custom tool 'test_tool' needs at least one test in tool.yaml before it can be activated"
+        assert refused.text == "custom tool 'in_python' needs at least one test in tool.yaml before it can be activated"
+        manifest = bench.tools / "in_python" / "tool.yaml"
+        manifest.write_text(manifest.read_text() + "tests: [{expect: {stdout_matches: .}}]\n")
+        outcome = await run(session, "in_python")
+        assert outcome.ok and outcome.text, outcome.text
+        assert offered(session) == ["in_python"]
 
 
 @pytest.mark.usefixtures("without_go")
@@ -490,19 +448,6 @@ async def test_c13_go_where_there_is_none(bench: Bench) -> None:
         assert refused.text.startswith("custom tool 'b' is not available: toolchain_missing: "), refused.text
         assert refused.status == "tool_not_found"
     assert [card.tool for card in bench.cards] == ["create_custom_tool"]
-
-
-SAYS_RESULT = {"arguments": {}, "expect": {"stdout_matches": "."}}
-
-
-async def test_c13_a_template_runs_once_it_has_a_test(bench: Bench) -> None:
-    async with bench.session() as session:
-        for language in ("python", "shell"):
-            asked = {"name": f"a_{language}", "description": f"The {language} example", "language": language}
-            assert (await session.call("create_custom_tool", {**asked, "tests": [SAYS_RESULT]})).ok
-            outcome = await run(session, f"a_{language}")
-            assert outcome.ok and outcome.text, outcome.text
-        assert offered(session) == ["a_python", "a_shell"]
 
 
 async def test_c13_a_person_makes_a_tool_that_needs_no_test(bench: Bench) -> None:
@@ -552,21 +497,15 @@ async def test_c14_what_is_missing_is_said_and_nothing_is_written(bench: Bench) 
     async with bench.session() as session:
         for given, said in [
             ({}, "name"),
-            ({"description": "d"}, "name"),
             ({"name": "", "description": "d"}, "name"),
-            ({"name": "x"}, "description"),
-            ({"name": "x", "description": ""}, "description"),
             ({"name": "x", "description": "  "}, "description"),
         ]:
             outcome = await session.call("create_custom_tool", given)
             assert outcome.status == "input_invalid", given
             assert outcome.text == f"create_custom_tool: {said}: missing required parameter", given
         for more, said in [
-            ({"language": "rust"}, "language"),
             ({"parameters": [parameter("a", "invalid")]}, f"parameters[0].type: must be one of {TYPES}"),
-            ({"parameters": [{"name": "a"}]}, "parameters[0]."),
             ({"tests": [{"expects": {}}]}, "did you mean 'expect'?"),
-            ({"version": ""}, "version"),
             ({"netwrok": True}, "netwrok"),
             ({"zones": {"workspace": "rx"}}, "zones.workspace"),
             ({"tests": [{"arguments": {}}]}, "tests[0].expect: a test says what must come out"),
@@ -597,9 +536,9 @@ async def test_c15_what_exists_is_left_as_it_is(bench: Bench) -> None:
 
 
 async def test_c16_names(bench: Bench) -> None:
-    bad = (".", "..", "a/b", "a b", "ünï", "-rf", "x" * 65, "a__b", "1a", "_a", "a\n", "a\0", "../a", "a\u202eb", "a.b")
+    """The rule: tests/usertools/test_diagnostics_names.py."""
     async with bench.session() as session:
-        for name in bad:
+        for name in ("../a", "a b", "x" * 65, "a\u202eb"):
             outcome = await session.call("create_custom_tool", {"name": name, "description": "d"})
             assert outcome.status == "input_invalid", name
             assert outcome.text.startswith("create_custom_tool: invalid tool name '")
@@ -607,22 +546,16 @@ async def test_c16_names(bench: Bench) -> None:
                 "': use letters, digits, '-' and '_', starting with a letter, at most 64, no '__'"
             )
         assert bench.state() == {} and bench.cards == []
-        for name in ("a-b_1", "x" * 64, "Z"):
-            description = f"Something about {name}"
-            source = f"echo {name}\n"
-            given = {"name": name, "description": description, "language": "shell", "source": source}
-            assert (await session.call("create_custom_tool", given)).ok, name
+        given = {"name": "x" * 64, "description": "Something", "language": "shell", "source": "echo x\n"}
+        assert (await session.call("create_custom_tool", given)).ok
 
 
 async def test_c17_names_that_others_have(bench: Bench) -> None:
     async with bench.session() as session:
         for name, said in {
             "read_file": "'read_file' is the name of an existing tool; choose another name",
-            "list_files": "'list_files' is the name of an existing tool; choose another name",
             "exec_command": "tool name 'exec_command' is reserved",
-            "Exec_Command": "tool name 'Exec_Command' is reserved",
             "RUN_CUSTOM_TOOL": "tool name 'RUN_CUSTOM_TOOL' is reserved",
-            "apply_patch": "tool name 'apply_patch' is reserved",
         }.items():
             outcome = await session.call("create_custom_tool", {"name": name, "description": "Something"})
             assert (outcome.status, outcome.text) == ("input_invalid", f"create_custom_tool: {said}")

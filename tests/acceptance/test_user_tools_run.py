@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import resource
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -67,115 +66,56 @@ async def argv(session: Any, name: str, given: Any) -> list[str]:
 # ---- arguments
 
 
-async def test_c20_values_become_flags(bench: Bench) -> None:
-    numbers = {
-        "3.14": 3.14,
-        "1000000000000000000000": 1e21,
-        "0.0000001": 1e-7,
-        "2": 2.0,
-        "5": 5,
-        "0.30000000000000004": 0.1 + 0.2,
-        "-1.5": -1.5,
-    }
-    counts = (20, 0, -1, 10**30, -(2**64), 2**53 + 1)
-    given = {f"n{at}": number for at, number in enumerate(numbers.values())}
-    whole = {f"c{at}": count for at, count in enumerate(counts)}
-    words = [parameter("format"), *(parameter(name, "number") for name in given)]
-    probe = Probe(bench, "p", [*words, *(parameter(name, "integer") for name in whole)])
-    async with bench.session() as session:
-        assert await probe.argv(session, {}) == []
-        assert await probe.argv(session, {"format": "oneline", **given, **whole}) == [
-            "--format=oneline",
-            *(f"--n{at}={text}" for at, text in enumerate(numbers)),
-            *(f"--c{at}={count}" for at, count in enumerate(counts)),
-        ]
-
-
-async def test_c21_strings_arrive_byte_exact(bench: Bench) -> None:
+async def test_c20_to_c24_values_arrive_as_flags_byte_for_byte_in_declared_order(bench: Bench) -> None:
+    """How each kind of value is written: tests/usertools/run/test_run_arguments.py. Here real processes get them."""
     texts = ["007", "1.10", "1e5", "true", "NaN", " padded ", "", "null", "0x1F", "2020-01-01", "~", "no", "--b=2", "="]
     texts += ["a b;$(id)\n\"'", "`id`", "*", "\\n", "$HOME", "é\u202e\u0301😀", "\n", "\t", "\x7f\x1b[31m"]
     given = {f"t{at}": text for at, text in enumerate(texts)}
-    probe = Probe(bench, "p", [*map(parameter, given), parameter("b", default="1.10")])
+    numbers = {
+        "n1": (1e21, "1000000000000000000000"),
+        "n2": (1e-7, "0.0000001"),
+        "n3": (2.0, "2"),
+        "n4": (-1.5, "-1.5"),
+    }
+    words = [
+        *map(parameter, given),
+        parameter("b", default="1.10"),
+        *(parameter(name, "number") for name in numbers),
+        parameter("c", "integer"),
+        parameter("plain", "boolean"),
+        parameter("on", "boolean", default=True, flag="switch"),
+        parameter("pair", "boolean", flag="pair"),
+        parameter("tag", "array"),
+    ]
+    probe = Probe(bench, "p", words)
     bench.tool("sums", "printf '%s' \"$1\" | sha256sum\n", parameters=[parameter("a")])
     async with bench.session() as session:
-        assert await probe.argv(session, {}) == ["--b=1.10"]
-        assert await probe.argv(session, {**given, "b": ""}) == [*(f"--{at}={given[at]}" for at in given), "--b="]
-        for text in ("x" * 131_000, "é" * 60_000):
-            digest = sha256(f"--a={text}".encode()).hexdigest()
-            assert (await run(session, "sums", {"a": text})).text.split()[0] == digest
-        for text, said in [
-            ("a\0b", "NUL"),
-            ("x" * 131_073, "stdin-json"),
-            ("é" * 65_537, "stdin-json"),
-            ("\ud800", ""),
-        ]:
+        assert await probe.argv(session, {}) == ["--b=1.10", "--on"]
+        others = {"tag": ["x y", ""], "pair": False, "on": False, "plain": True, "c": -(2**64), "b": ""}
+        assert await probe.argv(session, {**others, **{name: each[0] for name, each in numbers.items()}, **given}) == [
+            *(f"--{name}={text}" for name, text in given.items()),
+            "--b=",
+            *(f"--{name}={text}" for name, (_, text) in numbers.items()),
+            *(f"--c={-(2**64)}", "--plain=true", "--no-pair", "--tag=x y", "--tag="),
+        ]
+        text = "é" * 60_000
+        assert (await run(session, "sums", {"a": text})).text.split()[0] == sha256(f"--a={text}".encode()).hexdigest()
+        for text, said in [("a\0b", "NUL"), ("é" * 65_537, "stdin-json"), ("\ud800", "")]:
             refused = await run(session, "p-sh", {"b": text})
             assert refused.status == "input_invalid" and re.search(r"\bb\b", refused.text) and said in refused.text
             assert not refused.executed
-
-
-@pytest.mark.parametrize(
-    ("style", "true", "false"),
-    [
-        ("equals", ["--verbose=true"], ["--verbose=false"]),
-        ("switch", ["--verbose"], []),
-        ("pair", ["--verbose"], ["--no-verbose"]),
-    ],
-)
-async def test_c22_booleans(bench: Bench, style: str, true: list[str], false: list[str]) -> None:
-    bench.tool("all", SHELL, parameters=[parameter("verbose", "boolean")], boolean_flags=style)
-    bench.tool("one", SHELL, parameters=[parameter("verbose", "boolean", flag=style)], boolean_flags="pair")
-    bench.tool("on", SHELL, parameters=[parameter("verbose", "boolean", default=True, flag=style)])
-    async with bench.session() as session:
-        for name in ("all", "one", "on"):
-            assert await argv(session, name, {"verbose": True}) == true
-            assert await argv(session, name, {"verbose": False}) == false
-        assert await argv(session, "all", {}) == []
-        assert await argv(session, "on", {}) == true
-
-
-async def test_c23_flags_come_in_declared_order_and_booleans_without_a_style_are_equals(bench: Bench) -> None:
-    probe = Probe(bench, "p", [parameter("a"), parameter("b", default="two"), parameter("c", "boolean")])
-    async with bench.session() as session:
-        assert await probe.argv(session, {"c": False, "a": "1", "b": "2"}) == ["--a=1", "--b=2", "--c=false"]
-        assert await probe.argv(session, {"c": True, "a": "1"}) == ["--a=1", "--b=two", "--c=true"]
-
-
-async def test_c24_arrays_are_one_flag_per_item(bench: Bench) -> None:
-    words = [
-        parameter("tag", "array"),
-        parameter("n", "array", items="number"),
-        parameter("on", "array", items="boolean"),
-    ]
-    probe = Probe(bench, "p", words)
-    async with bench.session() as session:
-        assert await probe.argv(session, {"tag": ["x", "y"]}) == ["--tag=x", "--tag=y"]
-        assert await probe.argv(session, {"tag": [], "n": []}) == []
-        given = {"on": [True, False], "n": [1, 2.50, 1e-9], "tag": ["", " ", "x y"]}
-        assert await probe.argv(session, given) == [
-            *("--tag=", "--tag= ", "--tag=x y"),
-            *("--n=1", "--n=2.5", "--n=0.000000001"),
-            *("--on=true", "--on=false"),
-        ]
 
 
 INVALID: list[tuple[Any, tuple[str, ...]]] = [
     ({}, ("need",)),
     ({"need": "x", "stray": 1}, ("stray",)),
     ({"need": "x", "Count": 1}, ("Count",)),
-    ({"need": "x", "count": "abc"}, ("count",)),
-    ({"need": "x", "count": 1.5}, ("count",)),
-    ({"need": "x", "count": True}, ("count",)),
     ({"need": "x", "count": None}, ("count",)),
-    ({"need": "x", "count": 0}, ("count",)),
     ({"need": "x", "count": 11}, ("count",)),
     ({"need": "x", "kind": "purple"}, ("kind",)),
-    ({"need": "x", "word": "abcdef"}, ("word",)),
     ({"need": "x", "code": "12"}, ("code",)),
     ({"need": "x", "ids": [1, "x"]}, ("ids", "1")),
     ({"need": "x", "ids": [1, 2, 3, 4]}, ("ids",)),
-    ({"need": "x", "ids": "1"}, ("ids",)),
-    ({"need": 7}, ("need",)),
     ('{"need": "x", "ratio": 1e400}', ("ratio",)),
     ('{"need": "x", "ratio": NaN}', ("NaN",)),
     ('{"need": "x", "need": "y"}', ("need",)),
@@ -188,13 +128,12 @@ async def test_c25_what_does_not_fit_names_its_parameter_and_starts_nothing(benc
         parameter("count", "integer", min=1, max=10),
         parameter("ratio", "number"),
         parameter("kind", enum=["red", "green"]),
-        parameter("word", min=1, max=5),
         parameter("code", pattern="^[a-z]+$"),
         parameter("ids", "array", items="integer", max=3),
     ]
     bench.tool("strict", "echo ran >> ran\n", parameters=words, zones={"workspace": "rw"})
     async with bench.session() as session:
-        fits = {"need": "x", "count": 10, "kind": "red", "word": "abcde", "code": "az", "ids": [1, 2, 3]}
+        fits = {"need": "x", "count": 10, "kind": "red", "code": "az", "ids": [1, 2, 3]}
         assert (await run(session, "strict", fits)).ok
         questions = len(bench.cards)
         for given, names in INVALID:
@@ -252,22 +191,16 @@ async def test_c27_standard_input_is_one_object_in_declared_order(bench: Bench) 
         parameter("d", "array", items="number"),
     ]
     probe = Probe(bench, "p", kinds, arguments="stdin-json")
+    source = "import json, sys\nprint(len(json.load(sys.stdin)['a']), sys.argv[1:])\n"
+    bench.python("size", source, parameters=kinds[:1], arguments="stdin-json")
+    many = {"d": [1.5, 2], "c": {"z": None, "a": [True, {"x": "\u2028"}]}, "a": 'q"é\n\0', "b": 10**25}
+    nested = '"c":{"z":null,"a":[true,{"x":"\u2028"}]}'
     async with bench.session() as session:
         for name in probe.names:
-            assert (await run(session, name, {"b": 1, "a": "é"})).text == '{"a":"é","b":1}\n'
-            assert (await run(session, name, {})).text == "{}\n"
-        many = {"d": [1.5, 2], "c": {"z": None, "a": [True, {"x": "\u2028"}]}, "a": 'q"\n\0', "b": 10**25}
-        said = (await run(session, "p-sh", many)).text
-        nested = '"c":{"z":null,"a":[true,{"x":"\u2028"}]}'
-        assert said == f'{{"a":"q\\"\\n\\u0000","b":{10**25},{nested},"d":[1.5,2]}}\n'
-        big = "x" * 300_000
-        bench.python(
-            "size",
-            "import json, sys\nprint(len(json.load(sys.stdin)['a']), sys.argv[1:])\n",
-            parameters=kinds[:1],
-            arguments="stdin-json",
-        )
-        assert (await run(session, "size", {"a": big})).text == "300000 []\n"
+            said = (await run(session, name, many)).text
+            assert said == f'{{"a":"q\\"é\\n\\u0000","b":{10**25},{nested},"d":[1.5,2]}}\n'
+        assert (await run(session, "p-sh", {})).text == "{}\n"
+        assert (await run(session, "size", {"a": "x" * 300_000})).text == "300000 []\n"
 
 
 async def test_c27_the_environment_carries_values_too(bench: Bench) -> None:
@@ -458,16 +391,15 @@ async def test_c30_without_a_zone_it_starts_in_a_place_of_its_own(bench: Bench) 
 
 
 async def test_c31_output_is_bounded_and_kept_whole(bench: Bench) -> None:
-    size, most = 20 * MIB, 2 * MIB
+    """However much it is, it costs no memory: tests/sandbox/process/test_monitor_limits.py."""
+    size, most = 3 * MIB, 2 * MIB
     bench.tool("long", f"yes 0123456789 | head -c {size}\n")
     bench.tool("endless", "yes 0123456789\n", timeout=LONG)
     bench.tool("bytes", r"printf '\377\376A'" + "\n")
     bench.python("noisy", "import sys\nsys.stdout.write('o' * 50000)\nsys.stderr.write('e' * 50000)\n")
     async with bench.session() as session:
         assert (await run(session, "bytes")).ok
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         long = await run(session, "long")
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024, "KiB"
         assert long.ok and long.truncated and long.result.value["truncated"] is True
         assert len(long.text) < 40_000 and long.text.startswith("0123456789\n")
         assert long.text.rstrip().endswith(("0123456789"[: (size % 11) or 10], "0123456789"))
@@ -500,28 +432,17 @@ async def test_c31_output_is_bounded_and_kept_whole(bench: Bench) -> None:
 
 
 async def test_c32_json_is_structured_content(bench: Bench) -> None:
+    """Every value, and what is none: tests/usertools/run/test_output.py."""
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     source = 'printf "%s" "$FORGE_ARG_TEXT"\n'
     words = [parameter("text")]
     bench.tool("matched", source, parameters=words, arguments="env", output="json", output_schema=schema)
     bench.tool("any", source, parameters=words, arguments="env", output="json")
     async with bench.session() as session:
-        for value in ({"n": 1, "more": ["é", None, 1.5, {"deep": [True]}]}, {"n": 0}):
-            outcome = await run(session, "matched", {"text": json.dumps(value)})
-            assert outcome.ok and outcome.result.structured == value
-            assert outcome.text == json.dumps(value)
-        for value in ([1, 2], "text", 7, None, False, {}):
-            outcome = await run(session, "any", {"text": json.dumps(value)})
-            assert outcome.ok and outcome.result.structured == value
-            assert type(outcome.result.structured) is type(value)
-        for name, text, place in [
-            ("matched", '{"n": "one"}', r"\bn\b"),
-            ("matched", '{"m": 1}', r"\bn\b"),
-            ("any", '{"a": 1} trailing', r"line 1 column 10"),
-            ("any", "", r"line 1 column 1"),
-            ("any", "[1,\n oops]", r"line 2 column 2"),
-            ("any", "NaN", "NaN"),
-        ]:
+        for name, value in (("matched", {"n": 1, "more": ["é", None, 1.5, {"deep": [True]}]}), ("any", False)):
+            outcome = await run(session, name, {"text": json.dumps(value)})
+            assert outcome.ok and outcome.result.structured == value and outcome.text == json.dumps(value)
+        for name, text, place in [("matched", '{"m": 1}', r"\bn\b"), ("any", "[1,\n oops]", r"line 2 column 2")]:
             outcome = await run(session, name, {"text": text})
             assert outcome.status == "execution_failed" and outcome.result.structured is None
             assert re.search(place, outcome.text) and outcome.result.value["stdout"] == text, outcome.text
@@ -626,29 +547,17 @@ async def test_c34_a_hint_only_where_it_helps(bench: Bench) -> None:
         assert (await run(session, "quiet")).ok
 
 
-async def test_c34_a_zone_that_the_worker_only_reads(bench: Bench) -> None:
+async def test_c34_nobody_gives_more_than_the_worker_has(bench: Bench) -> None:
     (bench.workspace / "docs").mkdir()
     (bench.workspace / "forge.yaml").write_text("sandbox: {zones: {docs: {path: docs, mode: ro}}}\n")
-    bench.tool("reads", "echo x > /docs/made\n")
-    bench.tool("greedy", "echo x > /docs/made\n", zones={"docs": "rw"})
-    async with bench.session() as session:
-        outcome = await run(session, "reads")
-        assert outcome.status == "sandbox_denied"
-        assert "/docs is read-only for this worker; `zones` in tool.yaml cannot change that." in outcome.text
-        questions = len(bench.cards)
-        greedy = await run(session, "greedy")
-        assert greedy.status == "sandbox_denied" and not greedy.executed and len(bench.cards) == questions
-    assert list((bench.workspace / "docs").iterdir()) == []
-
-
-async def test_c34_nobody_gives_more_than_the_worker_has(bench: Bench) -> None:
     bench.tool("greedy", zones={"elsewhere": "rw"})
+    bench.tool("writer", "echo x > /docs/made\n", zones={"docs": "rw"})
     bench.tool("meddler", "ls /user_tools\n", zones={"user_tools": "rw"})
     async with bench.session() as session:
-        for name in ("greedy", "meddler"):
+        for name in ("greedy", "writer", "meddler"):
             outcome = await run(session, name)
             assert outcome.status in ("sandbox_denied", "tool_not_found") and not outcome.executed, outcome.text
-    assert bench.cards == []
+    assert bench.cards == [] and list((bench.workspace / "docs").iterdir()) == []
 
 
 async def test_c34_a_path_argument_is_an_address_and_is_judged(bench: Bench) -> None:
@@ -704,51 +613,6 @@ async def test_c43_by_name_and_through_the_alias_is_one_call(bench: Bench) -> No
         assert (bad[0].tool, bad[0].text) == (bad[1].tool, bad[1].text)
         [kept] = tool_statistics(session.user_tools.workshop.store, ["adds"])
         assert (kept.usage.ran, kept.usage.successes) == (4, 4)
-
-
-def test_c43_two_calls_are_two_in_its_statistics(bench: Bench) -> None:
-    bench.tool("adds")
-
-    async def twice() -> None:
-        async with bench.session() as session:
-            assert (await session.call("adds", {}, caller="human")).ok
-            assert (await run(session, "adds")).ok
-
-    asyncio.run(twice())
-    [told] = json.loads(bench.forge_here("tools", "stats", "--json").out)["tools"]
-    assert (told["name"], told["calls"], told["statuses"]) == ("adds", 2, {"success": 2})
-
-
-async def test_c43_a_yes_for_the_session_covers_both_ways(bench: Bench) -> None:
-    bench.tool("adds", parameters=[parameter("n", "integer")])
-
-    def always(card: Any) -> dict[str, Any]:
-        bench.cards.append(card)
-        return {"approved": True, **({"choice": card.choices[0].id} if card.choices else {})}
-
-    async with bench.session(approval_callback=always) as session:
-        assert (await run(session, "adds", {"n": 1})).ok
-        assert (await session.call("adds", {"n": 1})).ok
-        asked = len(bench.cards)
-        assert (await run(session, "adds", {"n": 1})).ok and (await session.call("adds", {"n": 1})).ok
-        assert len(bench.cards) == asked <= 2
-
-
-async def test_c35_bytecode_in_the_folder_is_not_run_instead_of_the_source(bench: Bench) -> None:
-    """What a person read is what runs: a compiled sibling, valid by its own word, is left alone."""
-    import importlib.util
-    import py_compile
-
-    folder = bench.python("shown", "import helper\nprint(helper.SAYS)\n", files={"helper.py": "SAYS = 'shown'\n"})
-    hidden = bench.root / "helper.py"
-    hidden.write_text("SAYS = 'hidden'\n")
-    cached = importlib.util.cache_from_source(str(folder / "helper.py"))
-    py_compile.compile(
-        str(hidden), cfile=cached, doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
-    )
-    async with bench.session() as session:
-        outcome = await session.call("run_custom_tool", {"tool_name": "shown"})
-    assert outcome.text == "shown\n"
 
 
 # ---- only the paths that it is given

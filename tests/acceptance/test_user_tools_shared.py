@@ -1,7 +1,7 @@
 """User tools, spec §19 cases 53–62: what is known of their use, how they call each other, and how they travel.
 
 Calls inside a tool are made by the `forge` command that the tool finds on its PATH, in its walls; sharing goes through
-the person's command, with archives on disk and a git repository behind a real https address of this machine.
+the person's command, with archives on disk. Cases 59 and 61 (git, drift and updates): tests/cli/tools/test_share.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any
 
 import pytest
 from tests.deadlines import LONG, PATIENCE, ever_longer, within
-from tests.usertools.share.git_server import git_server
 
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 
@@ -52,17 +51,21 @@ def digest(bench: Bench, name: str) -> str:
 # Statistics and suggestions
 
 
-async def test_c53_what_happened_is_counted_and_still_known_after_a_restart(bench: Bench) -> None:
+async def test_c53_what_happened_is_counted_for_each_digest_and_still_known_after_a_restart(bench: Bench) -> None:
     source = 'case "$1" in --how=fail) exit 3;; --how=hang) sleep 60;; *) echo fine;; esac\n'
-    bench.tool("x", source, parameters=[parameter("how")])
+    folder = bench.tool("x", source, parameters=[parameter("how")])
+    first = digest(bench, "x")
     durations: list[float] = []
     async with bench.session() as session:
-        for how, expected in (("a", "success"), ("b", "success"), ("fail", "execution_failed")):
-            outcome = await run(session, "x", {"how": how})
-            assert outcome.status == expected
-            durations.append(outcome.duration_ms)
+        bench.cards.yes = False
+        assert (await run(session, "x", {"how": "a"})).status == "approval_denied"
+        bench.cards.yes = True
+        outcome = await run(session, "x", {"how": "fail"})
+        assert outcome.status == "execution_failed"
+        durations.append(outcome.duration_ms)
+    (folder / "x.sh").write_text(f"{source}# changed\n")
     async with bench.session() as session:
-        for how, expected in (("hang", "timeout"), ("c", "success")):
+        for how, expected in (("a", "success"), ("hang", "timeout"), ("c", "success")):
             before = time.time()
             if how == "hang":
                 outcome = await run(session, "x", {"how": how}, timeout=0.5)
@@ -73,32 +76,14 @@ async def test_c53_what_happened_is_counted_and_still_known_after_a_restart(benc
     said = bench.forge("tools", "stats", "--json")
     assert said.code == 0, said.err
     (row,) = [each for each in json.loads(said.out)["tools"] if each["name"] == "x"]
-    assert (row["calls"], row["success_rate"]) == (5, 0.6)
-    assert row["statuses"] == {"success": 3, "execution_failed": 1, "timeout": 1}
+    assert (row["calls"], row["success_rate"]) == (5, 0.5), "the rate is of those that ran"
+    assert row["statuses"] == {"approval_denied": 1, "success": 2, "execution_failed": 1, "timeout": 1}
     assert row["median_ms"] == pytest.approx(statistics.median(durations), abs=1)
     assert row["total_ms"] == pytest.approx(sum(durations), abs=5)
     last = datetime.fromisoformat(row["last_used"]).timestamp()
     assert before - 0.01 <= last <= time.time()
-    assert list(row["digests"]) == [digest(bench, "x")]
-    told = bench.forge_here("tools", "stats")
-    assert told.code == 0 and "60" in told.out
-
-
-async def test_c53_a_refused_call_is_no_run_and_each_digest_has_its_own_numbers(bench: Bench) -> None:
-    folder = bench.tool("x", "exit 1\n")
-    async with bench.session() as session:
-        bench.cards.yes = False
-        assert (await run(session, "x")).status == "approval_denied"
-        bench.cards.yes = True
-        assert (await run(session, "x")).status == "execution_failed"
-        first = digest(bench, "x")
-        (folder / "x.sh").write_text("echo fine\n")
-        assert (await session.call("x", {})).ok
-    said = bench.forge_here("tools", "stats", "x", "--json")
-    (row,) = json.loads(said.out)["tools"]
-    assert (row["calls"], row["success_rate"]) == (3, 0.5), "of those that ran"
-    assert row["digests"][first]["success_rate"] == 0.0
-    assert row["digests"][digest(bench, "x")]["success_rate"] == 1.0
+    rates = {each: row["digests"][each]["success_rate"] for each in (first, digest(bench, "x"))}
+    assert rates == {first: 0.0, digest(bench, "x"): pytest.approx(2 / 3)}
 
 
 def agent(desk: Callable[..., Any]) -> Any:
@@ -245,8 +230,9 @@ async def test_c56_what_asks_asks_once_and_shows_the_way(bench: Bench) -> None:
 
 
 async def test_c56_exit_codes_say_what_became_of_a_call(bench: Bench) -> None:
+    """Of every status, and of words that do not fit: tests/usertools/run/test_call_server.py."""
     kinds = ("ok", "fails", "slow")
-    words = ("ok", "fails", "slow", "ok --n=x", "ok --zzz=1", """ok --args-json '{"n": "x"}'""", "ok --args-json '{'")
+    words = ("ok", "fails", "slow", """ok --args-json '{"n": "x"}'""")
     bench.tool("ok", "echo ok\n", parameters=[parameter("n", "integer")])
     bench.tool("fails", "echo out; exit 7\n")
     bench.tool("slow", "sleep 20\n", timeout=0.3)
@@ -255,8 +241,7 @@ async def test_c56_exit_codes_say_what_became_of_a_call(bench: Bench) -> None:
     async with bench.session(approval="approve_all") as session:
         out, err = streams(await session.call("a", {}))
     codes = [line for line in out.splitlines() if line.startswith("[")]
-    assert codes == ["[0]", "[1]", "[124]", "[2]", "[2]", "[2]", "[2]"]
-    assert err.count("input_invalid") == 4
+    assert codes == ["[0]", "[1]", "[124]", "[2]"] and err.count("input_invalid") == 1
 
 
 async def test_c57_the_sixth_of_a_chain_is_refused_and_the_others_are_whole(bench: Bench) -> None:
@@ -371,78 +356,6 @@ async def test_c58_as_a_folder_a_zip_and_under_another_name(bench: Bench, elsewh
         assert (await run(session, "hello")).text == "hello\n"
 
 
-def commit(repository: Path, message: str = "a version") -> str:
-    def git(*words: str) -> str:
-        command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.test", "-c", "init.defaultBranch=main"]
-        ran = subprocess.run(
-            [*command, *words], cwd=repository, check=True, capture_output=True, text=True, timeout=PATIENCE
-        )
-        return ran.stdout.strip()
-
-    if not (repository / ".git").exists():
-        git("init", "-q")
-    git("add", "-A")
-    git("commit", "-q", "--allow-empty", "-m", message)
-    return git("rev-parse", "HEAD")
-
-
-def lock(bench: Bench) -> dict[str, Any]:
-    text = (bench.home / "tools.lock").read_text()
-    rows = json.loads(text)["tools"]
-    assert [row["name"] for row in rows] == sorted(row["name"] for row in rows)
-    assert text == json.dumps(json.loads(text), sort_keys=True, indent=2) + "\n"
-    assert (bench.home / "tools.lock").stat().st_mode & 0o777 == 0o600
-    return {row["name"]: row for row in rows}
-
-
-@pytest.mark.parametrize("at", ["main", "v1.0", "abc1234", "", "g" * 40, "a" * 39, "HEAD"])
-async def test_c59_anything_less_than_a_commit_id_is_refused(bench: Bench, at: str) -> None:
-    source = f"git+https://localhost/repo@{at}#tools/greet" if at else "git+https://localhost/repo"
-    said = bench.forge_here("tools", "import", source)
-    assert said.code == 2 and "pin a full commit id" in said.err
-    assert not (bench.home / "tools.lock").exists()
-
-
-async def test_c59_to_c61_a_tool_from_git_its_record_its_drift_and_its_update(bench: Bench, tmp_path: Path) -> None:
-    root = tmp_path / "served"
-    repository = root / "repo"
-    origin = Bench(tmp_path / "author")
-    greeter(origin)
-    shutil.copytree(origin.tools / "greet", repository / "tools" / "greet")
-    first = commit(repository)
-    with git_server(root) as (address, environ):
-        source = f"git+{address}/repo/.git@{first}#tools/greet"
-        said = bench.forge_here("tools", "import", source, **environ)
-        assert said.code == 0, said.err
-        row = lock(bench)["greet"]
-        assert (row["source"], row["commit"], row["digest"]) == (source, first, digest(bench, "greet"))
-        assert row["version"] == "1.0.0" and row["time"]
-        assert digest(bench, "greet") == digest(origin, "greet")
-        assert bench.forge_here("tools", "verify").code == 0
-        assert bench.forge_here("tools", "activate", "greet", "--yes").code == 0
-
-        (bench.tools / "greet" / "helper.py").write_text("WORD = 'mine'\n")
-        said = bench.forge_here("tools", "verify")
-        assert said.code == 1 and "greet" in said.out
-
-        (repository / "tools" / "greet" / "helper.py").write_text("WORD = 'theirs'\n")
-        second = commit(repository)
-        said = bench.forge_here("tools", "update", "greet", **environ)
-        assert said.code == 3 and "-WORD = 'mine'" in said.out and "+WORD = 'theirs'" in said.out
-        assert (bench.tools / "greet" / "helper.py").read_text() == "WORD = 'mine'\n"
-        said = bench.forge_here("tools", "update", "greet", f"@{second}", "--yes", **environ)
-        assert said.code == 0 and second in said.out
-        assert lock(bench)["greet"]["commit"] == second
-        assert bench.forge_here("tools", "verify").code == 0
-        said = bench.forge_here("tools", "update", "greet", "@main", "--yes", **environ)
-        assert said.code == 2 and "pin a full commit id" in said.err
-    async with bench.session() as session:
-        assert offered(session) == []
-        bench.cards.yes = False
-        assert (await session.call("greet", {})).status == "approval_denied"
-        assert bench.cards.last.type == "definition" and "+WORD = 'theirs'" in bench.cards.last.changed
-
-
 async def test_c60_no_file_of_an_import_is_executed_whatever_it_is_called(bench: Bench, elsewhere: Bench) -> None:
     witness = bench.root / "witness"
     shell = f"#!/bin/sh\ntouch {witness}-sh\n"
@@ -473,28 +386,6 @@ async def test_c60_no_file_of_an_import_is_executed_whatever_it_is_called(bench:
         bench.cards.yes = False
         assert (await run(session, "evil")).status == "approval_denied"
     assert list(bench.root.glob("witness*")) == []
-
-
-async def test_c60_a_refused_import_leaves_nothing(bench: Bench, elsewhere: Bench) -> None:
-    good = greeter(elsewhere)
-    cases = {"link": "symlink", "dots": "..", "absolute": "/", "reserved": "reserved", "twice": ""}
-    for kind in cases:
-        packed = bench.root / f"{kind}.tar.gz"
-        with tarfile.open(packed, "w:gz") as archive:
-            archive.add(good, "greet")
-            member = tarfile.TarInfo({"dots": "greet/../../evil", "absolute": "/tmp/evil"}.get(kind, "greet/extra"))
-            if kind == "link":
-                member.type, member.linkname = tarfile.SYMTYPE, "/etc/passwd"
-            archive.addfile(member)
-            if kind == "twice":
-                archive.add(good / "greet.py", "greet/GREET.PY")
-                archive.add(good / "greet.py", "greet/greet.py")
-        words = ["--as", "exec_command"] if kind == "reserved" else []
-        said = bench.forge_here("tools", "import", str(packed), *words)
-        assert said.code in (1, 2) and said.err, kind
-        assert not (bench.home / "tools.lock").exists(), kind
-        assert not bench.tools.exists() or list(bench.tools.iterdir()) == [], kind
-    assert not (bench.root / "evil").exists()
 
 
 async def test_c62_a_skill_is_valid_and_gives_the_tool_back(bench: Bench, elsewhere: Bench) -> None:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,22 +190,6 @@ async def test_c37_go_is_compiled_once_for_each_text(go: Bench, compiled: list[A
         assert len(compiled) == 2, "the same bytes as before are the same build"
 
 
-async def test_c37_a_program_is_built_from_its_source_beside_it(go: Bench, compiled: list[Any]) -> None:
-    folder = go.tool("hi", "", entrypoint="hi", files={"hi.go": GO})
-    (folder / "hi").unlink()
-    told: list[tuple[str, int]] = []
-    async with go.session() as session:
-        session.bus.on("status", lambda event: told.append((event.wire["message"], len(compiled))))
-        assert (await run(session, "hi")).text == "hello []\n"
-        assert "built from hi.go" in card_text(go.cards.last)
-    assert len(compiled) == 1
-    assert ("compiling 'hi' …", 0) in told, "whoever waits is told before it is done"
-    (folder / "hi.go").write_text(GO + "// another\n")
-    said = go.forge_here("tools", "doctor")
-    assert said.code == 0
-    assert {line.partition(" (")[0] for line in said.err.splitlines()} == {"forge tools: compiling 'hi' …"}
-
-
 async def test_c38_a_type_error_is_told_with_file_and_line(go: Bench) -> None:
     go.tool("hi", GO.replace('"hello"', "nothing"), entrypoint="hi.go")
     async with go.session() as session:
@@ -218,9 +202,6 @@ async def test_c38_a_type_error_is_told_with_file_and_line(go: Bench) -> None:
         assert diagnosis(session)["hi"].startswith("build_failed: ") and "hi.go:8:27" in diagnosis(session)["hi"]
         assert offered(session) == [] and state(session, "hi") == "draft"
         assert (await session.call("hi", {})).status == "tool_not_found"
-        go.tool("hi", GO, entrypoint="hi.go")
-        assert (await run(session, "hi")).text == "hello []\n"
-        assert offered(session) == ["hi"]
 
 
 # Names and reach
@@ -228,7 +209,7 @@ async def test_c38_a_type_error_is_told_with_file_and_line(go: Bench) -> None:
 
 async def test_c39_a_tool_with_a_built_in_name_waits_for_an_agreement_to_exactly_that(bench: Bench) -> None:
     (bench.workspace / "a.txt").write_text("from the file\n")
-    bench.tool("read_file", "echo from the shadow\n", parameters=[parameter("path")])
+    folder = bench.tool("read_file", "echo from the shadow\n", parameters=[parameter("path")])
     args = {"path": "/workspace/a.txt"}
     async with bench.session() as session:
         assert diagnosis(session)["read_file"].startswith("shadow_pending: ")
@@ -240,15 +221,20 @@ async def test_c39_a_tool_with_a_built_in_name_waits_for_an_agreement_to_exactly
         assert "replaces the built-in tool 'read_file'" in card_text(bench.cards[0])
         assert bench.cards[0].type == "definition"
         assert (await session.call("read_file", args)).text == "from the shadow\n"
-    for _ in range(2):
-        async with bench.session() as session:
-            said: list[Any] = []
-            session.bus.on("status", said.append)
+    async with bench.session() as session:
+        said: list[Any] = []
+        session.bus.on("status", said.append)
+        for _ in range(2):
             assert (await session.call("read_file", args)).text == "from the shadow\n"
-            assert (await session.call("read_file", args)).text == "from the shadow\n"
-            texts = (*session.notices, *(event.data.message for event in said))
-            warned = [text for text in texts if "replaces the built-in" in text]
+        texts = (*session.notices, *(event.data.message for event in said))
+        warned = [text for text in texts if "replaces the built-in" in text]
         assert warned == ["custom tool 'read_file' replaces the built-in tool of that name"]
+        (folder / "read_file.sh").write_text("echo other\n")
+        assert "from the file" in (await session.call("read_file", args)).text, "changed, it gives the name back"
+        assert diagnosis(session)["read_file"].partition(":")[0] in ("changed", "shadow_pending")
+        bench.remove("read_file")
+        assert "from the file" in (await session.call("read_file", args)).text
+        assert diagnosis(session) == {}
 
 
 async def test_c39_trust_given_while_it_replaced_nothing_is_no_agreement_to_replace(bench: Bench) -> None:
@@ -280,23 +266,8 @@ async def test_c39_what_was_allowed_to_the_built_in_does_not_loosen_the_shadow(b
     assert runs(bench) == 1
 
 
-async def test_c39_a_changed_or_removed_shadow_gives_the_name_back(bench: Bench) -> None:
-    (bench.workspace / "a.txt").write_text("from the file\n")
-    args = {"path": "/workspace/a.txt"}
-    folder = bench.tool("read_file", "echo from the shadow\n", parameters=[parameter("path")])
-    async with bench.session() as session:
-        assert (await run(session, "read_file", args)).text == "from the shadow\n"
-        (folder / "read_file.sh").write_text("echo other\n")
-        assert "from the file" in (await session.call("read_file", args)).text
-        assert diagnosis(session)["read_file"].partition(":")[0] in ("changed", "shadow_pending")
-        bench.remove("read_file")
-        assert "from the file" in (await session.call("read_file", args)).text
-        assert diagnosis(session) == {}
-
-
-@pytest.mark.parametrize("exec_command", ["exec_command", "Exec_Command"])
-async def test_c40_a_reserved_name_is_no_tool(bench: Bench, exec_command: str) -> None:
-    names = (exec_command, "apply_patch", "write_stdin", "run_custom_tool")
+async def test_c40_a_reserved_name_is_no_tool(bench: Bench) -> None:
+    names = ("exec_command", "Apply_Patch", "write_stdin", "run_custom_tool")
     for name in names:
         bench.tool(name, WITNESS, parameters=[parameter("cmd")], **RW)
     bench.tool("good", "echo good\n")
@@ -383,10 +354,12 @@ async def test_c44_one_question_promotes_and_the_next_session_asks_none_about_tr
 
 
 async def test_c44_what_only_the_mode_trusted_is_asked_about_in_the_next_session(bench: Bench) -> None:
-    bench.tool("x", WITNESS, **RW)
+    folder = bench.tool("x", "echo one\n" + WITNESS, **RW)
     async with bench.session(approval="approve_all") as session:
         assert (await run(session, "x")).ok and offered(session) == ["x"]
-        assert (await session.call("x", {})).ok
+        (folder / "x.sh").write_text(WITNESS)
+        assert offered(session) == []
+        assert (await session.call("x", {})).ok and offered(session) == ["x"], "an edited one is called by its name"
     assert bench.cards == []
     async with bench.session() as session:
         assert (offered(session), state(session, "x")) == ([], "tested")
@@ -523,17 +496,11 @@ async def test_c47_what_an_agent_made_needs_a_test(bench: Bench) -> None:
         assert "agent (session " in card_text(bench.cards.last)
 
 
-async def test_c47_what_a_person_made_does_not_and_the_card_says_so(bench: Bench) -> None:
+async def test_c47_what_a_person_made_needs_none_until_an_agent_wrote_into_it(bench: Bench) -> None:
     bench.tool("x", "echo hello\n")
     async with bench.session() as session:
         assert (await run(session, "x")).text == "hello\n"
         assert "no tests" in card_text(bench.cards.last) and "provenance: manual" in card_text(bench.cards.last)
-
-
-async def test_c47_what_an_agent_wrote_into_counts_as_an_agents(bench: Bench) -> None:
-    bench.tool("x", "echo hello\n")
-    async with bench.session() as session:
-        assert (await run(session, "x")).ok
         args = {"path": "/user_tools/x/x.sh", "content": "echo mine\n"}
         assert (await session.call("write_file", args)).ok
         outcome = await session.call("x", {})
@@ -675,16 +642,6 @@ async def test_c52_undo_brings_back_bytes_and_digest_and_the_log_has_the_authors
         assert offered(session) == ["x"]
 
 
-async def test_c45_also_where_only_the_mode_agrees_an_edited_tool_is_called_by_its_name(bench: Bench) -> None:
-    folder = bench.tool("x", "echo one\n")
-    async with bench.session(approval="approve_all") as session:
-        assert (await run(session, "x")).text == "one\n"
-        (folder / "x.sh").write_text("echo two\n")
-        assert offered(session) == []
-        assert (await session.call("x", {})).text == "two\n"
-        assert offered(session) == ["x"]
-
-
 async def test_c44_a_new_folder_is_announced_once_and_a_person_promotes_it_by_its_name(bench: Bench) -> None:
     announced = "new tool 'x' is not active; run /x or forge tools activate x"
     async with bench.session() as session:
@@ -704,19 +661,19 @@ async def test_c44_a_new_folder_is_announced_once_and_a_person_promotes_it_by_it
 
 
 async def test_c44_without_the_book_nothing_is_trusted(bench: Bench) -> None:
+    """However it was lost: tests/usertools/store/test_store_records.py."""
     bench.tool("x", WITNESS, **RW)
     assert bench.forge_here("tools", "activate", "x", "--yes").code == 0
     bench.cards.yes = False
-    for loss in (Path.unlink, lambda path: path.write_bytes(b"no database" * 99)):
-        async with bench.session() as session:
-            assert offered(session) == ["x"]
-        for path in (bench.home / "state").glob("custom.db*"):
-            loss(path) if path.name == "custom.db" else path.unlink()
-        async with bench.session() as session:
-            assert offered(session) == []
-            assert (await run(session, "x")).status == "approval_denied"
-            assert bench.cards.last.type == "definition"
-        assert bench.forge_here("tools", "activate", "x", "--yes").code == 0
+    async with bench.session() as session:
+        assert offered(session) == ["x"]
+    for path in (bench.home / "state").glob("custom.db*"):
+        path.unlink()
+    (bench.home / "state" / "custom.db").write_bytes(b"no database" * 99)
+    async with bench.session() as session:
+        assert offered(session) == []
+        assert (await run(session, "x")).status == "approval_denied"
+        assert bench.cards.last.type == "definition"
     assert runs(bench) == 0
 
 
@@ -775,7 +732,8 @@ async def test_c45_a_snapshot_that_is_not_its_digest_any_more_is_not_executed(be
     assert len(bench.cards.of_trust()) == 2
 
 
-async def test_c41_a_worker_sees_what_its_block_names(bench: Bench) -> None:
+async def test_c41_a_worker_reaches_what_its_block_names_and_nothing_through_that(bench: Bench) -> None:
+    """What else the block hides: tests/agent/test_user_tools_block.py."""
     bench.tool("aa", 'forge call bb\necho "[$?]"\n', calls=["bb"])
     bench.tool("bb", WITNESS, **RW)
     assert bench.forge_here("tools", "activate", "aa", "bb", "--yes").code == 0
@@ -783,26 +741,17 @@ async def test_c41_a_worker_sees_what_its_block_names(bench: Bench) -> None:
     async with bench.session(toolsets={"filesystem": None, "user_tools": block}, approval="approve_all") as session:
         assert offered(session) == ["aa"]
         for caller in (Caller.LLM, Caller.HUMAN):
-            for name, args in (
-                ("bb", {}),
-                ("run_custom_tool", {"tool_name": "bb"}),
-                ("create_custom_tool", {"name": "cc", "description": "does cc"}),
-            ):
+            for name, args in (("bb", {}), ("run_custom_tool", {"tool_name": "bb"})):
                 assert (await session.call(name, args, caller=caller)).status == "tool_not_found"
         assert (await run(session, "bb")).error == "custom tool 'bb' not found. Available tools: aa"
-        outcome = await session.call("read_file", {"path": "/user_tools/aa/tool.yaml"})
-        assert outcome.status == "sandbox_denied"
         assert "[4]" in (await session.call("aa", {})).text, "nor through a tool that it sees"
-    async with bench.session(toolsets={"filesystem": None}, approval="approve_all") as session:
-        for name, args in (("aa", {}), ("run_custom_tool", {"tool_name": "aa"})):
-            assert (await session.call(name, args)).status == "tool_not_found"
     assert runs(bench) == 0
 
 
 # approval.md, A43
 
 
-@pytest.mark.parametrize("kept", ["exact:session", "tool:session", "tool:always"])
+@pytest.mark.parametrize("kept", ["exact:session", "tool:always"])
 async def test_a43_a_grant_ends_with_the_bytes_it_was_given_for(bench: Bench, kept: str) -> None:
     folder = bench.tool("x", WITNESS, parameters=[parameter("n", "integer")], **RW)
     cards = Cards()
@@ -827,8 +776,17 @@ async def test_a43_a_grant_ends_with_the_bytes_it_was_given_for(bench: Bench, ke
 # The promises of the runtime (design, §3), for user tools
 
 
-@pytest.mark.parametrize("approval", MODES)
-@pytest.mark.parametrize("answer", [True, False])
+@pytest.mark.parametrize(
+    ("approval", "answer"),
+    [
+        (None, True),
+        (None, False),
+        ("strict", True),
+        ("strict", False),
+        ("approve_all", False),
+        ("auto_deny", True),
+    ],
+)
 async def test_invariant_01_approved_runs_once_and_denied_never(
     bench: Bench, approval: str | None, answer: bool
 ) -> None:
@@ -870,6 +828,9 @@ async def test_invariant_02_modes_are_enforced_through_every_name(bench: Bench, 
         assert runs(bench) == 0
         assert (await session.call("hand", {}, caller=Caller.HUMAN)).ok
         assert (await run(session, "model")).ok
+        session.refresh()
+        sent = {each["name"] for each in session.catalog.definitions("mcp")}
+        assert "hand" not in sent and "model" in sent
         assert runs(bench) == 2
 
 
@@ -950,11 +911,24 @@ async def test_the_example_of_the_first_documents_works_as_it_was_written(bench:
     await assert_that_it_summarizes(bench, source, entrypoints=(source,))
 
 
-async def test_the_example_of_the_first_documents_works_in_go_as_source_and_as_binary(go: Bench) -> None:
-    await assert_that_it_summarizes(go, "git-summarize.go", entrypoints=("git-summarize.go", "git-summarize"))
+async def test_the_example_of_the_first_documents_works_in_go_as_source_and_as_binary(
+    go: Bench, compiled: list[Any]
+) -> None:
+    """The binary is built from the source beside it, which is told while somebody waits for it."""
+    told: list[tuple[str, int]] = []
+
+    def listen(event: Any) -> None:
+        told.append((event.wire["message"], len(compiled)))
+
+    entrypoints = ("git-summarize.go", "git-summarize")
+    await assert_that_it_summarizes(go, "git-summarize.go", entrypoints=entrypoints, listen=listen)
+    assert ("compiling 'git-summarize' …", 0) in told
+    assert "built from git-summarize.go" in card_text(go.cards.of_trust()[-1])
 
 
-async def assert_that_it_summarizes(bench: Bench, source: str, entrypoints: tuple[str, ...]) -> None:
+async def assert_that_it_summarizes(
+    bench: Bench, source: str, entrypoints: tuple[str, ...], listen: Callable[[Any], None] = lambda event: None
+) -> None:
     """Its manifest byte for byte but for the entrypoint."""
     for number, day in enumerate(("2024-01-01", "2024-06-01"), 1):
         (bench.workspace / "notes").write_text(day)
@@ -968,6 +942,7 @@ async def assert_that_it_summarizes(bench: Bench, source: str, entrypoints: tupl
     for entrypoint in entrypoints:
         (folder / "tool.yaml").write_text(SEED.replace("entrypoint: git-summarize.go ", f"entrypoint: {entrypoint} "))
         async with bench.session() as session:
+            session.bus.on("status", listen)
             outcome = await run(session, "git-summarize", {"since": "2024-03-01"})
             assert outcome.text == "change 2\n", outcome.text
             outcome = await session.call("git-summarize", {"until": "2024-03-01"}, caller=Caller.HUMAN)

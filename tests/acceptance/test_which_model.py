@@ -26,22 +26,23 @@ def script(name: str) -> str:
 def test_w20_the_flag_beats_the_variable_beats_the_worker_beats_the_program(
     desk: Callable[..., Any], finish: Any
 ) -> None:
-    said = ("flag", "variable", "worker", "program")
-    scripts = {f"{name}.yaml": script(name) for name in said}
+    """What each beats: tests/agent/model/test_selection_names.py."""
+    said = ("flag", "worker")
+    scripts = {f"{name}.yaml": script(name) for name in ("flag", "variable", "worker", "program")}
     running = {}
-    for at, name in enumerate(said):
+    for name in said:
         program = desk(
             {
                 "forge.yaml": "model: scripted:program.yaml\n",
-                "main.worker": MAIN.replace("MODEL", "model: scripted:worker.yaml" if at <= 2 else "mode: single"),
+                "main.worker": MAIN.replace("MODEL", "model: scripted:worker.yaml"),
                 "workers/helper.worker": HELPER,
                 "own.yaml": "turns: [{say: answered by the helper's own}]\n",
                 **scripts,
             },
             name=name,
-            **({"FORGE_MODEL": "scripted:variable.yaml"} if at <= 1 else {}),
+            **({"FORGE_MODEL": "scripted:variable.yaml"} if name == "flag" else {}),
         )
-        flag = ("-m", "scripted:flag.yaml") if at == 0 else ()
+        flag = ("-m", "scripted:flag.yaml") if name == "flag" else ()
         running[name] = (program, program.start("run", *flag, "-i", "go", "-a", "approve_all"))
     for name, (program, process) in running.items():
         ran = finish(process)

@@ -124,12 +124,14 @@ def naming(word: str, *, environ: bool = False) -> list[str]:
 
 
 async def until(true: Callable[[], Any], what: str = "", within: float = PATIENCE) -> Any:
-    """Polls; gives the first thing that is not empty."""
+    """Polls, what takes long to look at less often; gives the first thing that is not empty."""
     end = time.monotonic() + within
-    while not (found := true()):
+    while True:
+        began = time.monotonic()
+        if found := true():
+            return found
         assert time.monotonic() < end, f"not within {within} s: {what}"
-        await asyncio.sleep(0.01)
-    return found
+        await asyncio.sleep(max(0.01, 5 * (time.monotonic() - began)))
 
 
 async def timed(work: Awaitable[Any]) -> tuple[Any, float]:

@@ -155,6 +155,8 @@ class TestSessions:
         async with serving() as served:
             crowd = [await opened(served) for _ in range(32)]
             assert (await post(served)).status_code == 503
+            async with served.client("auto") as modern:
+                assert not (await modern.call_tool("free", {"x": 1})).is_error, "needs no session, so no place either"
             assert (await post(served, ping, **crowd[0])).status_code == 200, "used again: no longer the oldest"
             other = {"Authorization": f"Bearer {served.tokens.create('other')}"}
             theirs = [await post(served, **other) for _ in range(3)]
