@@ -236,10 +236,14 @@ rules: [{path: "/workspace/locked/**", access: [write], verdict: blocked, reason
 """
 
 
+_IS_ON_A_CARD = "() => Boolean(document.activeElement?.closest('article[data-request-id]'))"
+
+
 async def approve_by_keys(window: Any, yes: str | re.Pattern[str] = APPROVE) -> None:
     """From wherever one is: to the oldest card, past Deny, to yes."""
     await Person(window).is_ready()
     await window.press("Alt+a")
+    await until(lambda: window.run(_IS_ON_A_CARD), "a card has the focus")
     names: list[str] = []
     while not names or not re.match(yes, names[-1]):
         assert len(names) < 40, f"40 tabs, and no yes: {names}"
