@@ -275,7 +275,6 @@ def answer(terminal: Any, tool: str, key: str) -> None:
     terminal.send(key)
 
 
-@pytest.mark.long
 def test_at_a_terminal_a_tool_that_nobody_wants_is_not_made(environ: Mapping[str, str], ready_forge: Any) -> None:
     command = (sys.executable, "-c", ONLY_FORGING, ready_forge.forge)
     with Terminal(command, cwd=ROOT, env=environ, columns=110, rows=40) as terminal:
