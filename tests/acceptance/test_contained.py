@@ -76,8 +76,9 @@ def said(decision: Decision | None) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("mode", ["auto_deny", "strict", "interactive", "contained", "approve_all"])
 def test_an_explanation_says_what_a_call_does_and_its_card_too(
-    project: Path, mode: str, asked: Any, capsys: pytest.CaptureFixture[str]
+    project: Path, mode: str, asked: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # a pip or npm elsewhere would only take its time to fail
     forge_home().ensure("tools")
     told, cards = [], asked({"approved": False})
     explained: dict[str, tuple[Any, ...]] = {}

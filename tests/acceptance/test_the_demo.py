@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
@@ -12,17 +11,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from examples.demo import forging
 from examples.demo.forging import forge_a_tool
-from examples.demo.stage import Stage, set_up
+from examples.demo.stage import set_up
 from tests.deadlines import PATIENCE
 from tests.ui.terminal.screen import Terminal
-
-from golem_forge import open_session
 
 pytestmark = pytest.mark.timeout(6 * PATIENCE)
 ROOT = Path(__file__).parents[2]
@@ -175,7 +170,7 @@ def unattended(command: Sequence[str], environ: Mapping[str, str], cwd: Path = R
 
 
 def test_without_a_terminal_it_answers_itself_and_says_so(
-    environ: Mapping[str, str], ready_demo: tuple[str, ...], is_long: bool
+    environ: Mapping[str, str], ready_demo: tuple[str, ...], own_home: Path, is_long: bool
 ) -> None:
     """`--long`: every command of it starts by itself, as in `make demo`."""
     before = contents(ROOT / "examples")
@@ -220,6 +215,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(
     ]
     assert in_order(told, lines) == [], ran.stdout
     assert contents(ROOT / "examples") == before, "the checkout is never changed"
+    assert not (own_home / ".forge").exists(), "nor is the person's own home"
     assert list(Path(environ["TMPDIR"]).iterdir()) == []
 
 
@@ -295,33 +291,6 @@ def test_at_a_terminal_a_tool_that_nobody_wants_is_not_made(environ: Mapping[str
         shown = terminal.text
     assert code == 0, shown
     assert "git-summarize did not come to run" in shown and "tools: []" in shown
-
-
-def test_the_tool_that_was_forged_is_active_in_the_demos_own_home(
-    environ: Mapping[str, str],
-    own_home: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-    ready_forge: Any,
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", environ["TMPDIR"])
-    monkeypatch.setattr(forging, "FORGE", ready_forge.forge)
-    monkeypatch.setattr(forging, "sys", SimpleNamespace(executable=ready_forge.python))
-    with set_up() as stage:
-        forge_a_tool(stage, person=False)
-        folder = stage.home / "tools" / "git-summarize"
-        assert sorted(path.name for path in folder.iterdir()) == ["git-summarize.sh", "tool.yaml"]
-        assert "| sort | uniq -c\n" in (folder / "git-summarize.sh").read_text()
-        assert asyncio.run(active(stage)) == ["git-summarize"]
-        (folder / "git-summarize.sh").write_text("echo other\n")
-        assert asyncio.run(active(stage)) == [], "what is active is exactly what was allowed"
-    assert not (own_home / ".forge").exists(), "the person's own home is not touched"
-    assert "FAIL counts by author" in capfd.readouterr().out
-
-
-async def active(stage: Stage) -> list[str]:
-    async with open_session(stage.program, home=stage.home) as session:
-        return [tool.name for tool in session.catalog.list(source="custom")]
 
 
 def test_without_git_it_says_what_it_leaves_out(
