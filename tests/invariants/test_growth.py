@@ -180,7 +180,7 @@ def written(home: Path, text: str) -> ForgeHome:
 def test_rules_are_read_as_yaml_once_and_checked_at_every_start(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = RULES[:18_000].rpartition("  -")[0]  # enough for its values to be kept
     first = RuleBook(written(home, small)).current().rules
-    parsed = counted(monkeypatch, yaml_file, "_parser_events")
+    parsed = counted(monkeypatch, yaml_file, "read_document")
     again = RuleBook(ForgeHome(home)).current().rules
     assert parsed.count == 0
     assert again == first and [rule.line for rule in again] == list(range(2, 2 + len(first)))
