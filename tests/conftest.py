@@ -170,7 +170,7 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="session")
 def tried_walls(meeting: Path) -> Path:
-    with ready.alone(meeting):
+    with machine.alone(meeting):
         return known_walls.tried(meeting)
 
 

@@ -6,11 +6,15 @@ them, a language, a time zone and a umask of their own. Whoever needs one of the
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import itertools
 import os
 import socket
 import tempfile
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 _KEPT = {
@@ -85,3 +89,11 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
+
+
+@contextlib.contextmanager
+def alone(meeting: Path) -> Iterator[None]:
+    """One process after the other."""
+    with open(meeting / "alone", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -51,7 +51,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 @pytest.fixture(scope="session")
 def meeting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory that all processes of this run have, for what one of them makes for all; see `ready.alone`."""
+    """A directory that all processes of this run have, for what one of them makes for all; see `machine.alone`."""
     return request.config.stash.get(_MEETING, tmp_path_factory.getbasetemp())
 
 

@@ -33,6 +33,7 @@ import ptyprocess
 
 from .deadlines import PATIENCE, ROOM
 from .docs import ready_call
+from .machine import alone
 
 _SERVER = Path(ready_call.__file__).with_name("ready_forge.py")
 
@@ -379,14 +380,6 @@ def serving(meeting: Path, walls: Path | None) -> Iterator[ReadyForge]:
                 named.write_text(_start(people.name, walls))
             forge = ReadyForge(named.read_text())
         yield forge
-
-
-@contextlib.contextmanager
-def alone(meeting: Path) -> Iterator[None]:
-    """One process after the other."""
-    with open(meeting / "alone", "a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _start(people: str, walls: Path | None) -> str:

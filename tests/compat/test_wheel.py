@@ -22,7 +22,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
-from tests import known_walls, ready
+from tests import known_walls, machine
 from tests.deadlines import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ TOOL_SOURCE = 'import sys\n\nprint("Hello", sys.argv[1].removeprefix("--who="))\
 def installed(meeting: Path) -> Path:
     """The environment with the wheel; made once for all processes of a run."""
     place = meeting / "wheel"
-    with ready.alone(meeting):
+    with machine.alone(meeting):
         if not (place / "done").exists():
             shutil.rmtree(place, ignore_errors=True)
             _install(_built(place), place / "venv")

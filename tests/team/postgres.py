@@ -26,8 +26,7 @@ from typing import IO, Any
 
 import psycopg
 from tests.deadlines import PATIENCE
-from tests.machine import free_port
-from tests.ready import alone
+from tests.machine import alone, free_port
 
 from golem_forge.team.database import open_database
 from golem_forge.team.schema import upgrade
