@@ -28,8 +28,9 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)")
 _CALL = Path(__file__).with_name("ready_call.py")
 _END = "\x1eend of command\x1e"
-_ONLY_WORDS = re.compile(r"""forge(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
-"""A command in which a shell finds nothing to do but to take the words apart."""
+_ONLY_WORDS = re.compile(r"""forge(?! doctor)(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
+"""A command in which a shell finds nothing to do but to take the words apart. `forge doctor` tries the walls each time;
+the one that is ready is told of them."""
 
 _DIFFERS = (
     (

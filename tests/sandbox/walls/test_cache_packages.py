@@ -131,7 +131,7 @@ def test_the_oldest_go_when_there_is_too_much(house: House, monkeypatch: pytest.
 
 def test_what_is_closed_to_its_owner_goes_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Go leaves its modules, or worse."""
-    made = "mkdir -p ~/.cache/go/a ~/.cache/shut && echo x > ~/.cache/go/a/x"
+    made = "mkdir -p ~/.cache/go/a ~/.cache/shut && echo x | tee ~/.cache/go/a/x ~/.cache/shut/x"
     run(house, f"{made} && chmod -R a-w ~/.cache/go; chmod 0 ~/.cache/shut")
     [tree] = caches(house)
     monkeypatch.setattr(cache, "LARGEST", 1)
