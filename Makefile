@@ -3,8 +3,8 @@
 #   make setup        .venv with the `forge` command and the development tools
 #   make demo         the guided tour, in this terminal
 #   make test         every test, and lint beside them; what .ci/run calls
-#   make test-long    the tests of large objects, many rounds or examples alone, `make demo` as it is; half an hour
-#   make test-quick   the tests that need no walls, browser or program of others; a minute and a half
+#   make test-long    the tests of large objects, many rounds or examples alone, `make demo` as it is
+#   make test-quick   the tests that need no walls, browser or program of others; two minutes
 #   make bench        our figures beside those of comparable libraries; writes build/bench.json
 #   make soak         ten minutes of sessions on runners that are killed; counts, and what was left; writes build/soak.json
 #   make foreign      servers and clients of others that the tests meet, into build/foreign
@@ -79,7 +79,7 @@ test-parts:
 pytest: $(VENV)/.stamp
 	@$(VENV)/bin/python -m pytest --processes $(TEST_PROCESSES) $(PYTEST_ARGS) </dev/null
 
-test-long: $(VENV)/.stamp
+test-long: $(VENV)/.stamp $(DOCS)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py $(TEST_PARTS)
 	@$(VENV)/bin/python -m pytest --processes 2 --long --timeout 7200 $(PYTEST_ARGS) </dev/null
 
@@ -127,9 +127,6 @@ reference: $(VENV)/.stamp
 pictures: $(VENV)/.stamp
 	@$(VENV)/bin/python scripts/system_packages.py bubblewrap chromium-headless-shell
 	@$(VENV)/bin/python scripts/draw_pictures.py $(PICTURES_ARGS)
-
-# The whole site is a long test.
-test-long: $(DOCS)/.stamp
 
 docs: $(DOCS)/.stamp reference
 	@$(DOCS)/bin/python scripts/build_site.py

@@ -17,17 +17,17 @@ from typing import Any
 
 _CLONE_NEWNS, _MS_REC, _MS_PRIVATE = 0x20000, 0x4000, 1 << 18
 _ENOUGH_KB = 12_000_000
-"""Memory that must be left: all tests together write about a third of it."""
+"""Memory that must be left: all tests write about a gigabyte, and each of their processes takes half of one."""
 
 
 def keep_in_memory(folder: Path) -> None:
-    """From now on, for this process and those it starts, the folder is in memory, where root has enough of it: a sixth
-    of the time of all tests was the file system's. It is empty for everybody else."""
+    """From now on, for this process and those it starts, the folder is in memory, where root has enough of it: that is
+    a sixth of the processor time of the tests of walls. It is empty for everybody else."""
     kernel = ctypes.CDLL(None)
     if os.geteuid() or _memory_kb() < _ENOUGH_KB or kernel.unshare(_CLONE_NEWNS):
         return
-    kernel.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
-    kernel.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, b"mode=0700")
+    if kernel.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None) == 0:  # else the others would see it too
+        kernel.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, b"mode=0700")
 
 
 def _memory_kb() -> int:

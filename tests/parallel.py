@@ -231,9 +231,7 @@ def _work(session: pytest.Session, name: str, wire: Connection) -> None:
 def _settle(config: pytest.Config, name: str, wire: Connection) -> None:
     plugins = config.pluginmanager
     _capture_into_own_files(plugins.getplugin("capturemanager"))
-    for printing in ("terminalreporter", "junitxml", "lfplugin"):
-        if plugin := plugins.getplugin(printing):
-            plugins.unregister(plugin)
+    plugins.unregister(name="terminalreporter")
     plugins.register(_Teller(config, wire), "teller")
     factory = config._tmp_path_factory  # type: ignore[attr-defined]
     meeting = config.stash[_MEETING] = factory.getbasetemp()

@@ -38,6 +38,7 @@ from typing import Any
 
 import pytest
 from tests import known_walls
+from tests.docs.transcripts import ONLY_WORDS
 from tests.ready import run_in_process
 
 import golem_forge
@@ -266,9 +267,6 @@ class Shell:
 
         return [(step, Answer(said.code, normalise(said.out), normalise(said.err))) for step, said in answers]
 
-
-ONLY_WORDS = re.compile(r"""forge(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
-"""A command in which a shell finds nothing to do but to take the words apart."""
 
 ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 ID_OR_BEGINNING = re.compile(r"(?<![0-9a-f])(?:[0-9a-f]{32}|[0-9a-f]{12})(?![0-9a-f])")

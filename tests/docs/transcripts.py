@@ -28,7 +28,7 @@ _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HERE = re.compile(r"<<'?(\w+)")
 _CALL = Path(__file__).with_name("ready_call.py")
 _END = "\x1eend of command\x1e"
-_ONLY_WORDS = re.compile(r"""forge(?! doctor)(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
+ONLY_WORDS = re.compile(r"""forge(?! doctor)(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
 """A command in which a shell finds nothing to do but to take the words apart. `forge doctor` tries the walls each time;
 the one that is ready is told of them."""
 
@@ -98,7 +98,7 @@ def run_steps(steps: list[Step], folder: Path, forge: Path, place: str = "") -> 
     printed = []
     with Shell(project, environ, folder / "left", function) as shell:
         for step in steps:
-            if _ONLY_WORDS.fullmatch(step.command):
+            if ONLY_WORDS.fullmatch(step.command):
                 said, code = _run_here(shlex.split(step.command)[1:], shell.cwd, shell.environ)
                 shell.end_as(code)
             else:
