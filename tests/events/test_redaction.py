@@ -93,6 +93,19 @@ def test_more_secrets_than_can_be_hidden_are_told_and_the_first_ones_stay(
     assert made.text("first-value second-value") == "[secret ONE] [secret TWO]"
 
 
+def test_a_secret_that_is_learned_while_a_text_is_looked_through_is_found_the_next_time() -> None:
+    made = redactor(FIRST="hunter2hunter2")
+
+    class Meanwhile(str):
+        def __contains__(self, part: object) -> bool:
+            made.add_secret("SECOND", "swordfish-swordfish")
+            return False
+
+    text = "it is swordfish-swordfish"
+    made.text(Meanwhile(text))
+    assert made.text(text) == "it is [secret SECOND]"
+
+
 def test_a_secret_from_a_file_is_found_without_its_last_newline() -> None:
     assert redactor(KEY="hunter2hunter2\n").text("it is hunter2hunter2.") == "it is [secret KEY]."
 

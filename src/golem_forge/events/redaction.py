@@ -143,14 +143,15 @@ class Redactor:
         return None
 
     def text(self, text: str) -> str:
-        if len(text) < self._shortest or not self._learned or text in self._clean:
+        clean = self._clean
+        if len(text) < self._shortest or not self._learned or text in clean:
             return text
         if any(form in text for form in self._spellings):
             return self.redact_paths(self.redact_secrets(text))
         if len(text) <= _LONGEST_CLEAN_TEXT:
-            if len(self._clean) >= _MAX_CLEAN_TEXTS:
-                self._clean.clear()
-            self._clean.add(text)
+            if len(clean) >= _MAX_CLEAN_TEXTS:
+                clean.clear()
+            clean.add(text)
         return text
 
     def secret_spans(self, text: str) -> list[tuple[int, int]]:
@@ -276,7 +277,7 @@ class Redactor:
         self._spellings = (*self._secrets, *self._paths)
         self._shortest = min(map(len, self._spellings))
         self._learned += 1
-        self._clean.clear()
+        self._clean = set()  # a new one: another thread may be about to add a text that it held against less
 
 
 def redaction_marker(text: str) -> str:
