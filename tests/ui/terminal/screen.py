@@ -136,7 +136,8 @@ class Terminal:
         while not condition():
             if time.monotonic() > end:
                 raise AssertionError(f"not within {within} s: {what}\n{'-' * 40}\n{self.text}")
-            self.pump()
+            if not self.pump() and not condition():
+                raise AssertionError(f"the command ended before: {what}\n{'-' * 40}\n{self.text}")
 
     def wait_gone(self, text: str, within: float = PATIENCE) -> None:
         """Until `text` is on no visible row any more."""
