@@ -16,7 +16,6 @@ from tests.acceptance.mcp_serving import activate, served_program, user_tool
 from tests.acceptance.user_tools import yaml_of
 from tests.agent.conftest import Script, calls
 from tests.deadlines import PATIENCE
-from tests.tables import table
 
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.agent.session import entry_session
@@ -89,12 +88,12 @@ async def relay(name: str, args: dict, *, ctx: ToolContext) -> str:
     outcome = await ctx.call(name, args)
     return f"{outcome.status} {outcome.text}"
 '''
-SEES = """#!/usr/bin/python3 -IS
-import json, sys
-told = json.load(sys.stdin)
-if told["tool"] not in ("relay", "run_code", "carry", "deputy"):
-    sys.stderr.write(f"seen {told['requested']} of {told['caller']}")
-    sys.exit(2)
+SEES = r"""#!/bin/sh
+told=$(cat)
+value() { rest=${told#*\"$1\": \"}; printf %s "${rest%%\"*}"; }
+case $(value tool) in relay | run_code | carry | deputy) exit 0 ;; esac
+echo "seen $(value requested) of $(value caller)" >&2
+exit 2
 """
 
 
@@ -127,126 +126,86 @@ def program(mcp_bench: McpBench, monkeypatch: pytest.MonkeyPatch) -> McpBench:
 Wanted = Sequence[tuple[str, dict[str, Any]]]
 Told = list[tuple[str, str]]
 """(status, text) of each call"""
-Door = Callable[[Wanted], Awaitable[Told]]
+Doors = dict[str, Callable[[Wanted], Awaitable[Told]]]
+"""Caller → how it makes calls, in one session of its kind."""
 
 
 @contextlib.asynccontextmanager
-async def runtime(program: McpBench, turns: list[Any]) -> AsyncIterator[tuple[WorkerRuntime, Script]]:
-    script = Script(turns)
+async def of_a_runtime(program: McpBench) -> AsyncIterator[Doors]:
+    script = Script([])
     made = WorkerRuntime("main.worker", directory=program.workspace, model=script.model, approval_mode="approve_all")
+
+    async def model(wanted: Wanted) -> Told:
+        script._turns += [calls(*wanted), "done"]
+        await made.turn("go")
+        return script.results()
+
+    async def deputy(wanted: Wanted) -> Told:
+        """A worker that another worker's model started."""
+        script._turns += [calls(("deputy", {"input": "go"})), calls(*wanted), "done", "done"]
+        await made.turn("go")
+        return script.results(-2)
+
+    async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
+        ended: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        call_id = new_id()
+
+        def look(event: Any) -> None:
+            wire = event.wire
+            if wire["toolCallId"] == call_id and not ended.done():
+                ended.set_result((wire["status"], wire.get("error", "")))
+
+        forget = made.bus.on("toolResult", look)
+        made.bus.emit("manualToolInvoke", {"toolName": name, "args": args, "requestId": call_id})
+        try:
+            return await asyncio.wait_for(ended, PATIENCE)
+        finally:
+            forget()
+
+    async def person(wanted: Wanted) -> Told:
+        return [await call(name, args) for name, args in wanted]
+
     async with made:
-        yield made, script
+        yield {"model": model, "deputy": deputy, "person": person}
 
 
 @contextlib.asynccontextmanager
-async def model(program: McpBench) -> AsyncIterator[Door]:
-    async with runtime(program, []) as (made, script):
-
-        async def make(wanted: Wanted) -> Told:
-            script._turns += [calls(*wanted), "done"]
-            await made.turn("go")
-            return script.results()
-
-        yield make
-
-
-@contextlib.asynccontextmanager
-async def person(program: McpBench) -> AsyncIterator[Door]:
-    async with runtime(program, []) as (made, _):
-
-        async def call(name: str, args: dict[str, Any]) -> tuple[str, str]:
-            ended: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
-            call_id = new_id()
-
-            def look(event: Any) -> None:
-                wire = event.wire
-                if wire["toolCallId"] == call_id and not ended.done():
-                    ended.set_result((wire["status"], wire.get("error", "")))
-
-            forget = made.bus.on("toolResult", look)
-            made.bus.emit("manualToolInvoke", {"toolName": name, "args": args, "requestId": call_id})
-            try:
-                return await asyncio.wait_for(ended, PATIENCE)
-            finally:
-                forget()
-
-        async def make(wanted: Wanted) -> Told:
-            return [await call(name, args) for name, args in wanted]
-
-        yield make
-
-
-@contextlib.asynccontextmanager
-async def python(program: McpBench) -> AsyncIterator[Door]:
+async def of_a_session(program: McpBench) -> AsyncIterator[Doors]:
     async with entry_session(program.workspace, approval="approve_all") as session:
         await session.look()
 
-        async def make(wanted: Wanted) -> Told:
+        async def python(wanted: Wanted) -> Told:
             outcomes = [await session.call(name, args) for name, args in wanted]
             return [(outcome.status.value, outcome.text) for outcome in outcomes]
 
-        yield make
-
-
-@contextlib.asynccontextmanager
-async def another_tool(program: McpBench) -> AsyncIterator[Door]:
-    async with python(program) as outer:
-
-        async def make(wanted: Wanted) -> Told:
+        async def another_tool(wanted: Wanted) -> Told:
             told = []
-            for status, text in await outer([("relay", {"name": name, "args": args}) for name, args in wanted]):
+            for status, text in await python([("relay", {"name": name, "args": args}) for name, args in wanted]):
                 assert status == "success", text
                 inner, _, said = text.partition(" ")
                 told.append((inner.rpartition(".")[2].lower(), said))
             return told
 
-        yield make
-
-
-@contextlib.asynccontextmanager
-async def program_code(program: McpBench) -> AsyncIterator[Door]:
-    """One program that makes all calls."""
-    async with python(program) as outer:
-
-        async def make(wanted: Wanted) -> Told:
-            [(status, text)] = await outer([("run_code", {"code": PROGRAM.format(wanted=json.dumps(wanted))})])
+        async def program_code(wanted: Wanted) -> Told:
+            """One program that makes all calls."""
+            [(status, text)] = await python([("run_code", {"code": PROGRAM.format(wanted=json.dumps(wanted))})])
             assert status == "success", text
             lines = (json.loads(line) for line in text.splitlines() if line.startswith('["'))
             return [(inner, said) for inner, said in lines]
 
-        yield make
-
-
-@contextlib.asynccontextmanager
-async def own_tool(program: McpBench) -> AsyncIterator[Door]:
-    async with python(program) as outer:
-
-        async def make(wanted: Wanted) -> Told:
+        async def own_tool(wanted: Wanted) -> Told:
             told = []
             carried = [("carry", {"tool": name, "args": json.dumps(args)}) for name, args in wanted]
-            for status, text in await outer(carried):
+            for status, text in await python(carried):
                 assert status == "success", text
                 told.append(("policy_denied" if text.rstrip().endswith("[3]") else "ran", text))
             return told
 
-        yield make
+        yield {"python": python, "another_tool": another_tool, "program_code": program_code, "own_tool": own_tool}
 
 
 @contextlib.asynccontextmanager
-async def deputy(program: McpBench) -> AsyncIterator[Door]:
-    """A worker that another worker's model started."""
-    async with runtime(program, []) as (made, script):
-
-        async def make(wanted: Wanted) -> Told:
-            script._turns += [calls(("deputy", {"input": "go"})), calls(*wanted), "done", "done"]
-            await made.turn("go")
-            return script.results(-2)
-
-        yield make
-
-
-@contextlib.asynccontextmanager
-async def mcp_client(program: McpBench) -> AsyncIterator[Door]:
+async def of_a_server(program: McpBench) -> AsyncIterator[Doors]:
     async with serve_session(program.workspace, approval="approve_all") as host:
         await host.gathered()
         guest = host.admit(ClientFacts())
@@ -257,35 +216,40 @@ async def mcp_client(program: McpBench) -> AsyncIterator[Door]:
             )
             return outcome.status.value, outcome.text
 
-        async def make(wanted: Wanted) -> Told:
+        async def mcp_client(wanted: Wanted) -> Told:
             return [await call(name, args) for name, args in wanted]
 
-        yield make
+        yield {"mcp_client": mcp_client}
 
 
 FOR_MODELS = {"module", "worker"}
 """What no person calls by hand: its mode is `llm`."""
 CALLERS = {
-    model: Caller.LLM,
-    person: Caller.HUMAN,
-    python: Caller.LLM,
-    another_tool: Caller.TOOL,
-    program_code: Caller.TOOL,
-    own_tool: Caller.TOOL,
-    deputy: Caller.LLM,
-    mcp_client: Caller.MCP,
+    "model": Caller.LLM,
+    "person": Caller.HUMAN,
+    "python": Caller.LLM,
+    "another_tool": Caller.TOOL,
+    "program_code": Caller.TOOL,
+    "own_tool": Caller.TOOL,
+    "deputy": Caller.LLM,
+    "mcp_client": Caller.MCP,
 }
 
 
-@table("door", CALLERS)
-async def test_a_hook_sees_the_calls_of_every_source(program: McpBench, door: Any) -> None:
-    wanted = {source: call for source, call in SOURCES.items() if door is not person or source not in FOR_MODELS}
-    async with door(program) as make:
-        told = await make(list(wanted.values()))
-    missed = [
-        (source, status, text)
-        for (source, (name, _)), (status, text) in zip(wanted.items(), told, strict=True)
-        if status != "policy_denied" or f"seen {name} of {CALLERS[door].value}" not in text
-    ]
-    assert missed == []
+async def test_a_hook_sees_the_calls_of_every_source(program: McpBench) -> None:
+    tried, missed = set(), []
+    for open_doors in (of_a_runtime, of_a_session, of_a_server):
+        async with open_doors(program) as doors:
+            for caller, make in doors.items():
+                wanted = {
+                    source: call for source, call in SOURCES.items() if caller != "person" or source not in FOR_MODELS
+                }
+                told = await make(list(wanted.values()))
+                tried.add(caller)
+                missed += [
+                    (caller, source, status, text)
+                    for (source, (name, _)), (status, text) in zip(wanted.items(), told, strict=True)
+                    if status != "policy_denied" or f"seen {name} of {CALLERS[caller].value}" not in text
+                ]
+    assert (tried, missed) == (set(CALLERS), [])
     assert not (Path(program.workspace) / "notes").exists()

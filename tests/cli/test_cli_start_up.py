@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests import known_walls
 
 PYDANTIC = {"pydantic", "pydantic_core"}
 OTHERS = {"rich", "prompt_toolkit", "mcp", "starlette", "uvicorn", "pydantic_ai", "jsonschema_rs", "ruamel"}
@@ -40,7 +41,8 @@ def test_listing_starts_no_machinery(shell):
     }
 
 
-def test_a_session_of_this_terminal_loads_nothing_of_a_store(shell):
+def test_a_session_of_this_terminal_loads_nothing_of_a_store(shell, tried_walls):
+    known_walls.put(tried_walls, shell.forge_home)
     (shell.project / "x.yaml").write_text("turns:\n  - {say: Hello.}\n")
     found = loaded(shell, "run", "-m", "scripted:x.yaml", "Hello")
     assert "golem_forge.agent.runtime" in found

@@ -17,6 +17,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from tests import known_walls
 from tests.deadlines import PATIENCE
 
 from golem_forge.cli.command import describe_os_error
@@ -100,7 +101,7 @@ def read_only(home: Path) -> tuple[str, ...]:
     ],
 )
 def test_a_home_that_cannot_be_written_is_named_with_forge_home(
-    used: bool, words: tuple[str, ...], tmp_path: Path
+    used: bool, words: tuple[str, ...], tmp_path: Path, tried_walls: Path
 ) -> None:
     home, project = tmp_path / "home", tmp_path / "project"
     home.mkdir()
@@ -108,6 +109,8 @@ def test_a_home_that_cannot_be_written_is_named_with_forge_home(
     (project / "w.yaml").write_text("turns: [{say: hi}]\n")
     for folder in ("", "tools", "sessions", "state", "output") if used else ():
         (home / ".forge" / folder).mkdir(mode=0o700)
+    if used:
+        known_walls.put(tried_walls, home / ".forge")
     environ = {"PATH": os.environ["PATH"], "HOME": str(home)}
     *all_said, tools = each_said((*words, "tools doctor"), environ, project, read_only(home))
     assert len(all_said) == len(words)
@@ -150,8 +153,9 @@ LOCALES = ({"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PY
     ],
 )
 def test_no_verb_fails_for_a_character_that_a_stream_cannot_hold(
-    locale: dict[str, str], words: tuple[str, ...], tmp_path: Path
+    locale: dict[str, str], words: tuple[str, ...], tmp_path: Path, tried_walls: Path
 ) -> None:
+    known_walls.put(tried_walls, tmp_path / ".forge")
     project = tmp_path / "project"
     project.mkdir()
     (project / "note.txt").write_text("gr\u00fcn \U0001f35e\n", encoding="utf-8")
@@ -174,7 +178,8 @@ def test_json_for_a_stream_of_ascii_is_still_json(environ: dict[str, str], tmp_p
     assert "sch\u00f6n \U0001f35e" in json.dumps(json.loads(ran.stdout), ensure_ascii=False)
 
 
-def test_a_conversation_on_a_terminal_of_ascii_takes_every_character(tmp_path: Path) -> None:
+def test_a_conversation_on_a_terminal_of_ascii_takes_every_character(tmp_path: Path, tried_walls: Path) -> None:
+    known_walls.put(tried_walls, tmp_path / ".forge")
     (tmp_path / "w.yaml").write_text("turns: [{say: Sch\u00f6n \u2192 done}]\n", encoding="utf-8")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm", "PYTHONIOENCODING": "ascii"}
     child = pexpect.spawn(str(FORGE), ["-m", "scripted:w.yaml"], cwd=str(tmp_path), env=environ, timeout=PATIENCE)
