@@ -78,7 +78,11 @@ def said(decision: Decision | None) -> tuple[Any, ...]:
 def test_an_explanation_says_what_a_call_does_and_its_card_too(
     project: Path, mode: str, asked: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # a pip or npm elsewhere would only take its time to fail
+    for name in ("pip", "npm"):  # the real one would only take its time to fail
+        (project / "bin").mkdir(exist_ok=True)
+        (project / "bin" / name).write_text("#!/bin/sh\nexit 1\n")
+        (project / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{project}/bin:/usr/bin:/bin")
     forge_home().ensure("tools")
     told, cards = [], asked({"approved": False})
     explained: dict[str, tuple[Any, ...]] = {}

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests import known_walls
 
 from golem_forge._version import __version__
 from golem_forge.cli.doctor import _level_findings
@@ -318,13 +319,14 @@ def test_telemetry_is_told_where_it_is_switched_on(shell, monkeypatch):
     assert "canary" not in there.out + gone.out + other.out
 
 
-def test_a_folder_that_cannot_be_read_is_passed_over_and_named_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_read_is_passed_over_and_named_once(tmp_path: Path, tried_walls: Path) -> None:
     """As an account without the right to read everything."""
     without_rights = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
     if without_rights and shutil.which("setpriv") is None:
         pytest.skip("root reads everything, and setpriv is not installed")
     home, program = tmp_path / "home", tmp_path / "program"
     home.mkdir(mode=0o700)
+    known_walls.put(tried_walls, home)
     (program / "data").mkdir(parents=True)
     (program / "data").chmod(0)
     (program / "script.yaml").write_text("turns: [{say: done}]\n")

@@ -167,7 +167,8 @@ async def test_without_ready_it_was_not_run(script):
         assert "Permission denied" in str(caught.value)
 
 
-async def test_ready_alone_does_not_hold_a_tree_together():
+async def test_ready_alone_does_not_hold_a_tree_together(monkeypatch):
+    monkeypatch.setattr(starting, "_NOTICED_WITHIN_S", 0.1)  # it never ends by itself
     launch = Launch(
         argv=("/bin/sh", "-c", "echo 1 >&9; sleep 600"), env=ENV, root=TreeRoot.NAMESPACE, make_error=refused
     )
