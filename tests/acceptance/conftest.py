@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.deadlines import PATIENCE
+from tests.ready import run_in_process
 from tests.ui.terminal.screen import Terminal
 
 from golem_forge.agent.trust import trust_store
@@ -39,6 +40,8 @@ class Desk:
     ready: Any
     walls: Path
     """What is known of this machine's; see known_walls."""
+    capture: Any = None
+    """The fixture `capfd`: `forge` runs in this process then, where only words, texts and codes matter."""
     started: list[Any] = field(default_factory=list)
 
     def write(self, **texts: str) -> None:
@@ -58,7 +61,8 @@ class Desk:
         return process
 
     def forge(self, *words: str, cwd: Path | None = None, **environ: str) -> Ran:
-        ran = self.ready(*words, cwd=cwd or self.root, env=self.environ | environ, timeout=PATIENCE)
+        where = {"cwd": cwd or self.root, "env": self.environ | environ}
+        ran = run_in_process(self.capture, *words, **where) if self.capture else self.ready(*words, **where)
         return Ran(code=ran.returncode, out=ran.stdout, err=ran.stderr)
 
     def trust(self) -> None:
@@ -131,7 +135,7 @@ def finish() -> Callable[..., Ran]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, own_home: Path, ready_forge: Any, tried_walls: Path) -> Iterator[Callable[..., Desk]]:
+def desks(tmp_path: Path, own_home: Path, ready_forge: Any, tried_walls: Path) -> Iterator[Callable[..., Desk]]:
     """`desk({"main.worker": "…"}, name="a", OPENAI_API_KEY="canary-…")`; each has a FORGE_HOME of its own."""
     made: list[Desk] = []
 
@@ -153,6 +157,24 @@ def desk(tmp_path: Path, own_home: Path, ready_forge: Any, tried_walls: Path) ->
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+@pytest.fixture
+def desk(desks: Callable[..., Desk]) -> Callable[..., Desk]:
+    """Each `forge` is a process of its own."""
+    return desks
+
+
+@pytest.fixture
+def desk_here(desks: Callable[..., Desk], capfd: pytest.CaptureFixture[str]) -> Callable[..., Desk]:
+    """Its `forge` runs in this process."""
+
+    def make(*files: Any, **more: Any) -> Desk:
+        made = desks(*files, **more)
+        made.capture = capfd
+        return made
+
+    return make
 
 
 @pytest.fixture

@@ -25,6 +25,11 @@ ESC = "\x1b"
 
 
 @pytest.fixture
+def desk(desk_here: Desks) -> Desks:
+    return desk_here
+
+
+@pytest.fixture
 def provider() -> Iterator[WireServer]:
     """Anthropic's format, one key that is right, two models."""
     with WireServer(lambda request: WireTurn(say="OK, here I am.")) as server:

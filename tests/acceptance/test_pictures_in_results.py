@@ -26,6 +26,11 @@ Desks = Callable[..., Any]
 KEY = "canary-key-0451"
 
 
+@pytest.fixture
+def desk(desk_here: Desks) -> Desks:
+    return desk_here
+
+
 def png(width: int, height: int) -> bytes:
     """A real picture, all of one colour."""
 
