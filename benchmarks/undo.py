@@ -21,8 +21,7 @@ from benchmarks.harness import Block, Pace, race_blocks
 from benchmarks.ours import session_in
 from benchmarks.questions import contained_rows
 from benchmarks.rows import Row, at_most, below, row
-from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ChangeSelection, ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet, UndoSettings
 from golem_forge.sandbox.sandbox import open_sandbox
 from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import preview, restore_all

@@ -260,7 +260,8 @@ class _Nothing:
 def program_defaults() -> dict[str, Any]:
     from golem_forge.config.program import InstructionSettings, OtelSettings, UiSettings
     from golem_forge.config.run_block import DelegationLimits, ProviderSettings, RunSettings
-    from golem_forge.config.sandbox_block import ResourceLimits, UndoSettings
+    from golem_forge.config.sandbox_block import ResourceLimits
+    from golem_forge.core.changes import UndoSettings
 
     provider, limits, ui = ProviderSettings(), ResourceLimits(), UiSettings()
     return {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from golem_forge.agent.files.worker import Worker
     from golem_forge.agent.model.interface import ModelError
     from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
-    from golem_forge.agent.modules.exports import load_custom_tools
+    from golem_forge.agent.modules.custom_tools import load_custom_tools
     from golem_forge.agent.recorded_sessions import replay
     from golem_forge.agent.run_result import RunResult
     from golem_forge.agent.runtime import WorkerRuntime
@@ -116,7 +116,7 @@ _HOME_OF = {
     "WorkerRuntime": "golem_forge.agent.runtime",
     "Worker": "golem_forge.agent.files.worker",
     "RunResult": "golem_forge.agent.run_result",
-    "load_custom_tools": "golem_forge.agent.modules.exports",
+    "load_custom_tools": "golem_forge.agent.modules.custom_tools",
     "create_event_cli_adapter": "golem_forge.ui.terminal",
     "create_cli_approval_callback": "golem_forge.ui.approval_prompt",
     "create_trace_formatter": "golem_forge.ui.trace",

@@ -63,7 +63,6 @@ from golem_forge.config.sandbox_block import (
     UNDO_KEYS,
     WALL_KEYS,
     ZONES_CHECK,
-    UndoSettings,
     WallSettings,
     ZoneEntry,
     credentials_notice,
@@ -98,6 +97,7 @@ from golem_forge.config.store_block import (
     restrict_untrusted_store,
 )
 from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
+from golem_forge.core.changes import UndoSettings
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import EXTRAS, ConfigError, install_command
 from golem_forge.core.lazy_dataclass import dataclass, field, replace

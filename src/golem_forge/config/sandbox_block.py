@@ -3,9 +3,9 @@
 Only the text is checked here. Whether the directories of zones exist, overlap or reach where no zone may is the check
 of `sandbox.zones.check_zones`; a zone's `origin` says which line its problems belong to.
 
-`WallSettings`, `ResourceLimits` and `UndoSettings` (how much of what calls change is kept, and for how long) are plain
-data. `effective_walls` puts a program's block over the user's. Threat: a stranger's program could ask for more than its
-user would give, so of an untrusted program only what is stricter counts, and no program at all may switch walls off. No
+`WallSettings` and `ResourceLimits` are plain data, and what `undo` sets is `core.changes.UndoSettings`.
+`effective_walls` puts a program's block over the user's. Threat: a stranger's program could ask for more than its user
+would give, so of an untrusted program only what is stricter counts, and no program at all may switch walls off. No
 program and no worker may open the walls for a device, a socket or a command outside: a file that tries is an error
 (`refuse_exits`), not a notice.
 
@@ -450,15 +450,3 @@ def variable_problem(name: str) -> str:
 
 
 UNDO_KEYS: Final[dict[str, Check]] = {"keep": duration, "max_disk": size, "max_file": size, "max_total": size}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndoSettings:
-    keep: float = 30 * 86_400.0
-    """Seconds for which a session's changes can be undone."""
-    max_disk: int = 5 << 30
-    """Maximum bytes for all sessions; the oldest are removed first."""
-    max_file: int = 32 << 20
-    """Maximum bytes of a file that is kept."""
-    max_total: int = 2 << 30
-    """Bytes for one zone, at most a tenth of the free disk."""

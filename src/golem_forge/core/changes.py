@@ -348,6 +348,20 @@ class ChangeSelection:
 EVERYTHING: Final = ChangeSelection()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoSettings:
+    """How much of what calls change is kept, and for how long."""
+
+    keep: float = 30 * 86_400.0
+    """Seconds for which a session's changes can be undone."""
+    max_disk: int = 5 << 30
+    """Maximum bytes for all sessions; the oldest are removed first."""
+    max_file: int = 32 << 20
+    """Maximum bytes of a file that is kept."""
+    max_total: int = 2 << 30
+    """Bytes for one zone, at most a tenth of the free disk."""
+
+
 def is_below(path: str, places: Iterable[str]) -> bool:
     """Whether `path` is one of these places, or lies in one that is a directory."""
     return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in places)

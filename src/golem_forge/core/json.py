@@ -15,7 +15,6 @@ of them may end a session.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -25,6 +24,7 @@ from json.encoder import encode_basestring as quoted
 from math import isfinite
 from typing import Any, Final, NoReturn
 
+from golem_forge.core.lazy_module import hashlib
 from golem_forge.core.regex import regex
 
 __all__ = ["canonical", "digest", "quoted", "sha256_hex"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["LazyModule", "asyncio", "pydantic", "pydantic_core", "ssl"]
+__all__ = ["LazyModule", "asyncio", "hashlib", "pydantic", "pydantic_core", "ssl"]
 
 
 class LazyModule:
@@ -34,12 +34,14 @@ class LazyModule:
 
 if TYPE_CHECKING:
     import asyncio
+    import hashlib
     import ssl
 
     import pydantic
     import pydantic_core
 else:
     asyncio = LazyModule("asyncio")
+    hashlib = LazyModule("hashlib")
     pydantic = LazyModule("pydantic")
     pydantic_core = LazyModule("pydantic_core")
     ssl = LazyModule("ssl")

@@ -13,8 +13,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.calls import Outcome, ToolCall
+from golem_forge.core.changes import UndoSettings
 from golem_forge.core.decisions import Decision, Risk, Status, VerdictSource
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.errors import ForgeError

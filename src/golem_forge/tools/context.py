@@ -20,21 +20,20 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
-from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.calls import Caller, Outcome
-from golem_forge.core.effects import Effect, Mark, Verb
+from golem_forge.core.changes import UndoSettings
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.options import options_from
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.sandbox.sandbox import Sandbox
-from golem_forge.sandbox.walls.model import PathRule, is_masked
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from golem_forge.core.effects import Effect
     from golem_forge.events.redaction import Redactor
-    from golem_forge.sandbox.walls.model import Coverage
+    from golem_forge.sandbox.sandbox import Sandbox
+    from golem_forge.sandbox.walls.model import Coverage, PathRule
     from golem_forge.sandbox.walls.walls import Walls
     from golem_forge.tools.tool import Tool
 
@@ -429,13 +428,3 @@ class Plan:
     def release(self) -> None:
         if self.close is not None:
             self.close()
-
-
-def lifted_paths(effects: Iterable[Effect], rules: Sequence[PathRule]) -> frozenset[str]:
-    """Returns the masked paths that a call's own effects name: once approved, they are visible to it."""
-    return frozenset(
-        effect.target
-        for effect in effects
-        if effect.verb is Verb.READ
-        and is_masked(effect.outer or effect.target, secret=Mark.SECRET_PATH in effect.marks, rules=rules)
-    )

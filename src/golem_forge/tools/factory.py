@@ -44,7 +44,6 @@ from golem_forge.core.options import require, takes_options
 from golem_forge.core.regex import regex
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import nearest_hint
-from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import OutputLookup, ToolContext
 from golem_forge.tools.inputs import InputSpec
 from golem_forge.tools.tool import Mode, NeedsApproval, SourceKind, Tool
@@ -52,6 +51,8 @@ from golem_forge.tools.validation import ToolDefinitionError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
+
+    from golem_forge.sandbox.sandbox import Sandbox
 
 
 P = ParamSpec("P")

@@ -7,7 +7,6 @@ callers may call a tool of which execution mode.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import inspect
 import marshal
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,6 +20,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import error_name
 from golem_forge.core.json import digest
 from golem_forge.core.lazy_dataclass import dataclass
+from golem_forge.core.lazy_module import hashlib
 from golem_forge.core.options import options_from, snake, takes_options
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import nearest_hint

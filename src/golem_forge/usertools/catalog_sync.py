@@ -35,9 +35,9 @@ from golem_forge.events.serialization import iso_now
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.files import delete
 from golem_forge.sandbox.target import FileKind, Target
-from golem_forge.sandbox.walls.model import Level, ProbeReport
+from golem_forge.sandbox.walls.model import Level, ProbeReport, lifted_paths
 from golem_forge.tools.catalog import Catalog, CatalogChanges, CatalogSync, KeptOut, SourceTool
-from golem_forge.tools.context import Plan, ToolContext, lifted_paths
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Definition, Redirect, SourceKind, Tool
 from golem_forge.usertools import trust
 from golem_forge.usertools.build import PreparedTool

@@ -119,7 +119,7 @@ async def test_forge_checks_the_schema_and_the_host_what_only_the_model_knows(pl
     ],
 )
 async def test_what_cannot_be_loaded_says_why(place: Any, code: str | None, name: str, said: str) -> None:
-    """What else can be wrong with a module is in test_exports_custom_tools, without a process for each."""
+    """What else can be wrong with a module is in test_custom_tools, without a process for each."""
     if code is not None:
         place.write("tools.py", code)
     with pytest.raises(ConfigError) as caught:

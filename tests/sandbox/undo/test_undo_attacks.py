@@ -21,8 +21,7 @@ from tests.deadlines import PATIENCE
 from tests.sandbox.conftest import die, in_child, is_killed
 from tests.sandbox.undo.tree import Project, git, remove, repository_at, snapshot
 
-from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ChangeSet
+from golem_forge.core.changes import ChangeSet, UndoSettings
 from golem_forge.sandbox.undo import git_baseline
 from golem_forge.sandbox.undo import restore as restoring
 from golem_forge.sandbox.undo import zone_history as engine

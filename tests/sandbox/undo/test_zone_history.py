@@ -18,8 +18,7 @@ import pytest
 from tests.sandbox.conftest import die, is_killed
 from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, repository_at, snapshot
 
-from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ChangeSelection, PathKind
+from golem_forge.core.changes import ChangeSelection, PathKind, UndoSettings
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.log import SessionChangeLog
 from golem_forge.sandbox.undo.restore import EDITED, NothingToUndo, forget_session, preview, prune, recover

@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ChangeSelection, ChangeSet
+from golem_forge.core.changes import ChangeSelection, ChangeSet, UndoSettings
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.undo.log import UNDO_TOOL, SessionChangeLog
 from golem_forge.sandbox.undo.restore import preview, restore_all

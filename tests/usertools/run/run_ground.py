@@ -15,11 +15,11 @@ from golem_forge.core.calls import ToolCompletion
 from golem_forge.events.redaction import Redactor
 from golem_forge.orchestrator.present import OutputStore
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport
+from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport, lifted_paths
 from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.storage.home import ForgeHome
-from golem_forge.tools.context import ToolContext, lifted_paths
+from golem_forge.tools.context import ToolContext
 from golem_forge.usertools.build.languages import ISOLATED_FLAGS, own_interpreter
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram
 from golem_forge.usertools.manifest import Parameter, ParameterType, ToolManifest

@@ -11,8 +11,7 @@ from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.policy.facts import leaves_of, risk_of_all
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.walls.model import Level
-from golem_forge.tools.context import lifted_paths
+from golem_forge.sandbox.walls.model import Level, lifted_paths
 from golem_forge.usertools.manifest import PathUse
 from golem_forge.usertools.run.access import contain, is_read_only, manifest_hosts, plan_access, tool_access
 

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,20 @@ from typing import TYPE_CHECKING, Any
 from golem_forge.agent.modules import exports, protocol
 from golem_forge.core.errors import ToolFailed
 from golem_forge.core.json import NotJson, as_json
+from golem_forge.core.lazy_module import LazyModule
 from golem_forge.core.results import ToolResult, convert_call_result, to_mcp
-from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.call_signature import predicate_wants_context
 from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.tool import Tool
 
 if TYPE_CHECKING:
     from asyncio import Runner
+    from concurrent import futures
+    from concurrent.futures import Future
+
+    from golem_forge.sandbox.sandbox import Sandbox
+else:
+    futures = LazyModule("concurrent.futures")
 
 
 class HostLoop:
@@ -69,7 +74,7 @@ class HostLoop:
     def ask(self, number: int, name: str, args: Any) -> Future[dict[str, Any]]:
         """Asks Forge for a call that belongs to the call `number`."""
         key = next(self._numbers)
-        future = self._asked[key] = Future()
+        future = self._asked[key] = futures.Future()
         self.send({"id": number, "call": key, "name": name, "args": args})
         return future
 

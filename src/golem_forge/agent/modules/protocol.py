@@ -22,14 +22,20 @@ from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.core.errors import BlockedError, ForgeError, ToolFailed, error_name
 from golem_forge.core.json import safe_json
+from golem_forge.core.lazy_module import LazyModule
 from golem_forge.core.results import from_mcp, to_mcp
-from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
-from golem_forge.sandbox.target import Target
-from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.tools.context import Plan, ToolContext
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+
+    from golem_forge.sandbox import sandbox as lazy_sandbox
+    from golem_forge.sandbox import zones as lazy_zones
+    from golem_forge.sandbox.sandbox import Sandbox
+    from golem_forge.sandbox.target import Target
+else:  # a host needs them for a tool that takes a context
+    lazy_sandbox = LazyModule("golem_forge.sandbox.sandbox")
+    lazy_zones = LazyModule("golem_forge.sandbox.zones")
 
 MAX_MESSAGE_BYTES: Final = 16 << 20
 _MAX_ERROR_CHARS: Final = 20_000
@@ -95,7 +101,7 @@ def plan_from_wire(said: Mapping[str, Any], sandbox: Sandbox | None, run: Callab
     def effect(verb: Verb, target: str) -> Effect:
         if verb not in (Verb.READ, Verb.WRITE, Verb.DELETE):
             return Effect(verb=verb, target=target)
-        targets.append((sandbox or Sandbox(has_block=False)).target(target, verb))
+        targets.append((sandbox or lazy_sandbox.Sandbox(has_block=False)).target(target, verb))
         return targets[-1].effect()
 
     def recheck() -> None:
@@ -197,8 +203,8 @@ def zones_to_wire(sandbox: Sandbox, stands_at: Mapping[str, str], *, read_only: 
     """A worker's zones for the host. `stands_at`: zone → its path inside the walls; empty: it is not shown there."""
     zones = []
     for zone in sandbox.zones.values():
-        mode = AccessMode.RO if read_only else zone.mode
-        verdicts = (zone.write.value, zone.delete.value) if mode is AccessMode.RW else (None, None)
+        mode = lazy_zones.AccessMode.RO if read_only else zone.mode
+        verdicts = (zone.write.value, zone.delete.value) if mode is lazy_zones.AccessMode.RW else (None, None)
         zones.append(
             {
                 "name": zone.name,
@@ -215,10 +221,10 @@ def zones_to_wire(sandbox: Sandbox, stands_at: Mapping[str, str], *, read_only: 
 
 def sandbox_from_wire(said: Mapping[str, Any]) -> Sandbox:
     specs = [
-        ZoneSpec(
+        lazy_zones.ZoneSpec(
             name=zone["name"],
             path=Path(zone["path"]),
-            mode=AccessMode(zone["mode"]),
+            mode=lazy_zones.AccessMode(zone["mode"]),
             write=Verdict(zone["write"]) if zone["write"] else None,
             delete=Verdict(zone["delete"]) if zone["delete"] else None,
             unprotect=tuple(zone["unprotect"]),
@@ -228,5 +234,5 @@ def sandbox_from_wire(said: Mapping[str, Any]) -> Sandbox:
     names = {spec.name for spec in specs}
     default = said["default"] if said["default"] in names else None
     if not specs:
-        return Sandbox(has_block=said["has_block"])
-    return open_sandbox(specs, default, forge_home=_NO_HOME, home=_NO_HOME)
+        return lazy_sandbox.Sandbox(has_block=said["has_block"])
+    return lazy_sandbox.open_sandbox(specs, default, forge_home=_NO_HOME, home=_NO_HOME)

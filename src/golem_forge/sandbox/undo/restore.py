@@ -31,7 +31,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from golem_forge.config.sandbox_block import UndoSettings
 from golem_forge.core.changes import (
     ABSENT,
     EVERYTHING,
@@ -40,6 +39,7 @@ from golem_forge.core.changes import (
     PathChange,
     PathKind,
     PathState,
+    UndoSettings,
     describe_lasting,
     file_diff,
     is_below,

@@ -27,8 +27,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
-from golem_forge.config.sandbox_block import UndoSettings
-from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState, line_changes
+from golem_forge.core.changes import ABSENT, PathChange, PathKind, PathState, UndoSettings, line_changes
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.sandbox.git.repository import Repository, find_repository
 from golem_forge.sandbox.handles import Identity, Parts, path_identity

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import ResourceLimits
 from golem_forge.core.decisions import Verdict
-from golem_forge.core.effects import Verb
+from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.sandbox.handles import Parts
 from golem_forge.sandbox.host import is_below
@@ -507,6 +507,16 @@ def is_masked(virtual: str, *, secret: bool, rules: Sequence[PathRule]) -> bool:
     if any(rule.verdict is not Verdict.PRE_APPROVED for rule in said):
         return True
     return secret and not any(rule.accepts_secret for rule in said)
+
+
+def lifted_paths(effects: Iterable[Effect], rules: Sequence[PathRule]) -> frozenset[str]:
+    """Returns the masked paths that a call's own effects name: once approved, they are visible to it."""
+    return frozenset(
+        effect.target
+        for effect in effects
+        if effect.verb is Verb.READ
+        and is_masked(effect.outer or effect.target, secret=Mark.SECRET_PATH in effect.marks, rules=rules)
+    )
 
 
 def is_read_only(virtual: str, rules: Sequence[PathRule]) -> bool:

@@ -19,10 +19,10 @@ from golem_forge.config.sandbox_block import (
     TLS_PORT,
     HostCredential,
     ResourceLimits,
-    UndoSettings,
     WallSettings,
 )
 from golem_forge.core.calls import Leftover
+from golem_forge.core.changes import UndoSettings
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import escape_control_chars
 from golem_forge.events.redaction import Redactor, StreamRedactor

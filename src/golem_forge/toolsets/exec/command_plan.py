@@ -34,8 +34,8 @@ from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.target import Target
 from golem_forge.sandbox.walls.denials import blocked_line, way_line
 from golem_forge.sandbox.walls.environment import with_git_settings
-from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level, Streams
-from golem_forge.tools.context import Plan, ToolContext, lifted_paths
+from golem_forge.sandbox.walls.model import HostDirectory, HostGrant, Job, Level, Streams, lifted_paths
+from golem_forge.tools.context import Plan, ToolContext
 from golem_forge.tools.live_output import wait_to_end
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.validation import InputInvalid

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from golem_forge.agent.modules.exports import load_custom_tools
+from golem_forge.agent.modules.custom_tools import load_custom_tools
 from golem_forge.core.errors import ConfigError
 
 
