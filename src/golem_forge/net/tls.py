@@ -1,7 +1,8 @@
-"""The certificates that Forge's HTTPS clients believe: read once, not again for each client.
+"""The certificates that Forge's HTTPS clients believe: read once, not again for each client, and the machine's own ones
+with the first handshake: never for an address without TLS.
 
-Reading a bundle takes longer than all else that opening a client does (20 to 45 ms), also for an address without TLS.
-The bundle that `SSL_CERT_FILE` or `SSL_CERT_DIR` names counts, and one that was changed is read anew.
+Reading a bundle takes longer than all else that opening a client does (20 to 45 ms). The bundle that `SSL_CERT_FILE` or
+`SSL_CERT_DIR` names counts, and one that was changed is read anew for the next client.
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ from __future__ import annotations
 import functools
 import os
 import ssl
+from typing import Any, Self
 
 import httpx2
 
 
 def client_tls(*, trust_env: bool = True) -> ssl.SSLContext:
-    """What `httpx2` makes for a client by itself. `trust_env`: whether the environment may name other certificates."""
+    """What `httpx2` makes for an asynchronous client by itself. `trust_env`: whether the environment may name other
+    certificates."""
     named = (os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")) if trust_env else ("", "")
     usual = ssl.get_default_verify_paths()
     places = (*named, usual.openssl_cafile, usual.openssl_capath)
-    return _read(trust_env, named, tuple(_changed(place) for place in places))
+    return _context(trust_env, named, tuple(_changed(place) for place in places))
 
 
 @functools.lru_cache(maxsize=4)
-def _read(trust_env: bool, named: tuple[str, str], changed: tuple[int, ...]) -> ssl.SSLContext:
-    return httpx2.create_ssl_context(trust_env=trust_env)
+def _context(trust_env: bool, named: tuple[str, str], changed: tuple[int, ...]) -> ssl.SSLContext:
+    made = _ClientContext(trust_env)
+    if any(named):
+        _ = made.context  # a bundle that cannot be read is an error here, not at the first request
+    return made
 
 
 def _changed(place: str) -> int:
@@ -31,3 +37,26 @@ def _changed(place: str) -> int:
         return os.stat(place).st_mtime_ns
     except OSError:
         return 0
+
+
+class _ClientContext(ssl.SSLContext):
+    """Hands every handshake to the context that `httpx2` makes, which is made for the first one. By itself it believes
+    no certificate at all."""
+
+    def __new__(cls, trust_env: bool) -> Self:
+        return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
+
+    def __init__(self, trust_env: bool) -> None:
+        self._trust_env = trust_env
+        self._protocols: list[str] = []
+
+    @functools.cached_property
+    def context(self) -> ssl.SSLContext:
+        return httpx2.create_ssl_context(trust_env=self._trust_env)
+
+    def set_alpn_protocols(self, alpn_protocols: Any) -> None:
+        self._protocols = list(alpn_protocols)
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        self.context.set_alpn_protocols(self._protocols)
+        return self.context.wrap_bio(*args, **options)

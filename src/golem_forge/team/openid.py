@@ -357,10 +357,14 @@ class OpenIdClient:
         """A JSON object. Raises SignInRefused where the answer is no, ProviderAway where there is none."""
         import httpx2
 
+        from golem_forge.net.tls import client_tls
+
         away = f"The sign-in provider {urlsplit(self.issuer).hostname} does not answer now"
         if self._http is None:
             own = is_loopback(urlsplit(self.issuer).hostname or "")
-            self._http = httpx2.AsyncClient(timeout=_TIMEOUT_S, follow_redirects=False, trust_env=not own)
+            self._http = httpx2.AsyncClient(
+                timeout=_TIMEOUT_S, follow_redirects=False, trust_env=not own, verify=client_tls(trust_env=not own)
+            )
         data = b""
         try:
             async with (

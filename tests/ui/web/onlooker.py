@@ -134,7 +134,9 @@ class Served:
         return Page(connection)
 
     async def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        async with httpx2.AsyncClient(base_url=self._server.address, headers=self.headers, timeout=PATIENCE) as client:
+        async with httpx2.AsyncClient(
+            base_url=self._server.address, headers=self.headers, verify=False, timeout=PATIENCE
+        ) as client:
             return await client.request(method, path, **options)
 
     async def close(self) -> None:

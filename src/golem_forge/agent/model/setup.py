@@ -371,6 +371,8 @@ async def list_models(home: ForgeHome, choice: ModelChoice, environ: Mapping[str
 async def _get_json(provider: str, address: str, key: str) -> Any:
     try:
         import httpx2
+
+        from golem_forge.net.tls import client_tls
     except ModuleNotFoundError as error:
         raise ModelError(missing_library(error), code="MODEL_LIBRARY_MISSING") from None
     url, headers = f"{address.rstrip('/')}/models", {"authorization": f"Bearer {key}"} if key else {}
@@ -382,7 +384,7 @@ async def _get_json(provider: str, address: str, key: str) -> Any:
     try:
         async with (
             asyncio.timeout(_LIST_SECONDS),
-            httpx2.AsyncClient(timeout=_LIST_SECONDS) as client,
+            httpx2.AsyncClient(timeout=_LIST_SECONDS, verify=client_tls()) as client,
             client.stream("GET", url, headers=headers) as answer,
         ):
             if answer.status_code != http.client.OK:

@@ -53,6 +53,7 @@ async def login(
     `metadata_url`: a published document that describes this client, for servers that take one instead of registering.
     """
     from golem_forge.mcp.client.oauth_flow import CallbackListener, InteractiveAuth
+    from golem_forge.net.tls import client_tls
 
     if not (url or spec.url):
         raise ForgeError(f"{spec.name} is started as a program; only servers with a url have a login", code="NO_LOGIN")
@@ -60,7 +61,9 @@ async def login(
     try:
         async with asyncio.timeout(seconds), CallbackListener(await asking.wanted_port()) as listener:
             asking.listen_with(listener)
-            async with sdk.httpx2.AsyncClient(auth=asking, timeout=_REQUEST_SECONDS, follow_redirects=False) as client:
+            async with sdk.httpx2.AsyncClient(
+                auth=asking, timeout=_REQUEST_SECONDS, follow_redirects=False, verify=client_tls()
+            ) as client:
                 status = await _probe_server(client, asking.server_url)
     except TimeoutError:
         raise ForgeError(f"nobody finished the login within {seconds:g} seconds", code="LOGIN_TIMEOUT") from None
