@@ -6,6 +6,7 @@ main thread, async tools in one event loop that lives as long as the host. Ends 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -214,7 +215,11 @@ def _no_calls(name: str, args: dict[str, Any]) -> Future[dict[str, Any]]:
 
 
 def _require_json(value: Any) -> Any:
-    """The value, unless something in it would only be written down as its `str`."""
+    """The value, unless something in it would only be written down as its `str`. What the standard library writes down
+    holds nothing of that kind, and most values are so; pydantic, which is slow to load, knows further types."""
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
+        json.dumps(value)
+        return value
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
