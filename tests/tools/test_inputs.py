@@ -6,9 +6,12 @@ import json
 from datetime import date
 from decimal import Decimal
 from enum import Enum
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Literal, Optional
 
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 from tests.tables import table
 
@@ -110,7 +113,15 @@ def named(json: str, model_x: bool = True, from__to: str = "a", copy: int = -1, 
     return json
 
 
-@table("function", [plain, named, lambda: ""])
+def measured(path: float, limit: float = -0.5, unit: Literal["m", "km"] = "m", only: Literal["x"] = "x") -> str:
+    """Args:
+    limit: How far.
+    unit: Of what.
+    """
+    return unit
+
+
+@table("function", [plain, named, measured, lambda: ""])
 def test_plain_scalars_are_described_and_checked_as_pydantic_does(function: Any) -> None:
     ours = signature_input(function, None)
     assert isinstance(ours, PlainInput)
@@ -118,7 +129,9 @@ def test_plain_scalars_are_described_and_checked_as_pydantic_does(function: Any)
     assert json.dumps(ours.schema()) == json.dumps(model.schema()) and ours.names() == model.names()
     texts = ({"path": "x"}, {"path": "x", "limit": 3, "exact": True}, {"json": "x", "copy": 4}, {"path": "\ud800"})
     others = ({}, {"path": "x", "limit": "4"}, {"path": "x", "limit": True}, {"path": 3}, {"path": "x", "z": 1})
-    for args in (*texts, *others):
+    numbers = ({"path": 1.5, "limit": 2, "unit": "km"}, {"path": float("nan")}, {"path": float("inf")}, {"path": "nan"})
+    words = ({"path": 1.0, "unit": "miles"}, {"path": 1.0, "unit": 1}, {"path": 1.0, "only": "y"}, {"path": 1.0})
+    for args in (*texts, *others, *numbers, *words):
         assert _outcome(ours, args) == _outcome(model, args), args
 
 
@@ -130,6 +143,33 @@ def _outcome(given: Any, args: dict[str, Any]) -> Any:
         return str(error), error.fields
 
 
+_kinds = st.sampled_from([int, str, bool, float, Literal["m"], Literal["m", "km"], Literal["m", 1]])
+_values = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["m", "km", "x", "1", "nan", "é"])
+
+
+@st.composite
+def _functions(draw: st.DrawFn) -> Any:
+    def function(**values: Any) -> Any:
+        return values
+
+    function.__annotations__ = draw(st.dictionaries(st.sampled_from(["one", "json", "model_x"]), _kinds))
+    parameters = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=draw(st.just(Parameter.empty) | _values))
+        for name in function.__annotations__
+    ]
+    function.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    function.__doc__ = draw(st.sampled_from(["", "Args:\n    json: What it is.\n"]))
+    return function
+
+
+@given(_functions(), st.dictionaries(st.sampled_from(["one", "json", "model_x", "two"]), _values))
+def test_whatever_is_plain_is_as_pydantic_has_it(function: Any, args: dict[str, Any]) -> None:
+    ours = signature_input(function, None)
+    if isinstance(ours, PlainInput):
+        assert json.dumps(ours.schema()) == json.dumps(ours._model.schema())
+        assert _outcome(ours, args) == _outcome(ours._model, args)
+
+
 def test_what_is_not_a_plain_scalar_is_left_to_pydantic() -> None:
     def late(name: str = None) -> str:  # type: ignore[assignment]  # noqa: RUF013
         return name
@@ -137,7 +177,19 @@ def test_what_is_not_a_plain_scalar_is_left_to_pydantic() -> None:
     def titled(from_: int, size: float = 1.0) -> str:
         return str(from_)
 
-    for function in (union, floats, rich, late, titled):
+    def mixed(unit: Literal["m", 1] = "m") -> str:
+        return str(unit)
+
+    def endless(size: float = float("inf")) -> str:
+        return str(size)
+
+    def whole(size: float = 1) -> str:
+        return str(size)
+
+    def another(unit: Literal["m", "km"] = "miles") -> str:  # type: ignore[assignment]
+        return unit
+
+    for function in (union, floats, rich, late, titled, mixed, endless, whole, another):
         assert not isinstance(signature_input(function, None), PlainInput), function
 
 

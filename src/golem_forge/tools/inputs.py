@@ -238,15 +238,41 @@ class DeclaredParameter(NamedTuple):
     default: Any = ...
     description: str | None = None
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether its type is a scalar, or one of some words."""
+        kind = self.annotation
+        if kind is str or kind is int or kind is bool or kind is float:
+            return True
+        words = _words(kind)
+        return bool(words) and all(type(word) is str and word.isascii() for word in words)
+
+    def takes(self, value: Any) -> bool:
+        """Whether a value is exactly of its plain type."""
+        kind = type(value)
+        if kind is float:
+            return self.annotation is float and isfinite(value)
+        return kind is self.annotation or (kind is str and value in _words(self.annotation))
+
     def schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of a parameter with a plain type."""
-        said = {"default": self.default, "description": self.description, "type": _EXACT[self.annotation]}
-        return {key: value for key, value in said.items() if value is not None and value is not ...}
+        said = {"default": self.default, "description": self.description}
+        if words := list(_words(self.annotation)):
+            said |= {"enum": words, "type": "string"} if len(words) > 1 else {"const": words[0], "type": "string"}
+        else:
+            said["type"] = "number" if self.annotation is float else _EXACT[self.annotation]
+        return {key: said[key] for key in sorted(said) if said[key] is not None and said[key] is not ...}
+
+
+def _words(annotation: Any) -> tuple[Any, ...]:
+    """The values of a `Literal`; none for any other annotation."""
+    return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
 
 
 class PlainInput:
-    """Parameters of plain scalars: the schema, and arguments that are exactly as declared, need no pydantic. All other
-    arguments are left to the model, which coerces or refuses them. `define` of `make bench` has its figure."""
+    """Parameters of plain scalars and words: the schema, and arguments that are exactly as declared, need no pydantic.
+    All other arguments are left to the model, which coerces or refuses them. `define` of `make bench` has its
+    figure."""
 
     def __init__(self, parameters: Mapping[str, DeclaredParameter], model: Callable[[], ModelInput]) -> None:
         self._parameters = parameters
@@ -274,7 +300,7 @@ class PlainInput:
             if name in args:
                 given += 1
                 plain[name] = value = args[name]
-                if type(value) is not parameter.annotation:
+                if not parameter.takes(value):
                     return self._model.check(args)
             elif parameter.default is ...:
                 return self._model.check(args)
@@ -313,13 +339,13 @@ _MODEL_NAMES = frozenset(
 
 
 def _is_plain(name: str, parameter: DeclaredParameter) -> bool:
-    """Whether pydantic would say the same of it: a scalar, its default too, and a name that needs no title."""
-    kind, default, text = parameter
-    if not (kind is str or kind is int or kind is bool) or not name.isascii() or name[0] == "_" or name[-1] == "_":
+    """Whether pydantic would say the same of it: a plain type, its default too, and a name that needs no title."""
+    _, default, text = parameter
+    if not parameter.is_plain or not name.isascii() or name[0] == "_" or name[-1] == "_":
         return False
     if text and (name in _MODEL_NAMES or name.startswith("model_")):
         return False
-    return default is ... or (type(default) is kind and (kind is not str or str(default).isascii()))
+    return default is ... or (parameter.takes(default) and (type(default) is not str or default.isascii()))
 
 
 def _signature_model(function: Callable[..., Any], declared: Mapping[str, DeclaredParameter]) -> ModelInput:
