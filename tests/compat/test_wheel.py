@@ -171,13 +171,14 @@ _NAMED = re.compile(r"""(?:src|href)="([^"#]+)"|(?:\bfrom|\bimport)\s*\(?\s*"(\.
 
 def test_the_page_is_served_with_all_it_names(page: str) -> None:
     """The page, every style and script it names, every module those import, to the last."""
-    known, waiting = {page}, [page]
+    known, waiting, read = {page}, [page], ""
     while waiting:
         address = waiting.pop()
         with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
             assert answer.status == 200
             text = answer.read().decode()
         assert text, address
+        read += text
         for found in _NAMED.finditer(text):
             named = next(each for each in found.groups() if each)
             if named.startswith("data:") or not re.search(r"\.(js|css|svg|html|woff2?|png)$", named):
@@ -188,5 +189,5 @@ def test_the_page_is_served_with_all_it_names(page: str) -> None:
                 waiting.append(target)
     served = {each.removeprefix(page) for each in known} - {""}
     folder = next(SOURCE.rglob("index.html")).parent
-    there = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    assert {name for name in there if name.endswith((".js", ".css"))} <= served
+    assert {str(path.relative_to(folder)) for path in folder.rglob("*.js")} <= served
+    assert all(path.read_text() in read for path in folder.rglob("*.css")), "the page's one style sheet has them all"

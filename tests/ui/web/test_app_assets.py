@@ -87,6 +87,12 @@ def test_what_the_page_asks_for_is_there() -> None:
             assert resolved(path, name) in table, f"{path} names {name}"
 
 
+def test_every_style_sheet_is_part_of_the_one_that_the_page_asks_for() -> None:
+    table = load_assets()
+    sheets = [asset.data for path, asset in table.items() if path.startswith("/css/")]
+    assert sheets and all(sheet in table["/page.css"].data for sheet in sheets)
+
+
 def test_nothing_comes_from_outside() -> None:
     for path, asset in load_assets().items():
         if path.endswith((".html", ".js", ".css")):

@@ -359,6 +359,8 @@ def _problem(status: int, headers: Mapping[str, str] | None = None) -> Response:
 
 
 SHELL: Final = "index.html"
+_SHEETS: Final = ("tokens", "base", "layout", "chat", "side", "cards", "forms", "diff", "code", "pages")
+"""The style sheets, in the order in which they overrule each other."""
 _MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -384,10 +386,13 @@ class Asset:
 
 
 def load_assets(root: Traversable | None = None) -> Mapping[str, Asset]:
-    """Path in the URL → file. The shell page stands at `/` as well."""
+    """Path in the URL → file. The shell page stands at `/` as well, and all style sheets are one at `/page.css`."""
     found = dict(_walk_assets(root if root is not None else files("golem_forge.ui.web") / "page", "/"))
     if (shell := found.get(f"/{SHELL}")) is not None:
         found["/"] = shell
+    sheets = [found[path].data for name in _SHEETS if (path := f"/css/{name}.css") in found]
+    if sheets:
+        found["/page.css"] = Asset(media_type=_MEDIA_TYPES["css"], data=b"\n".join(sheets))
     return found
 
 
