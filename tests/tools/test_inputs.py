@@ -121,7 +121,11 @@ def measured(path: float, limit: float = -0.5, unit: Literal["m", "km"] = "m", o
     return unit
 
 
-@table("function", [plain, named, measured, lambda: ""])
+def may_be_none(path: str | None, limit: float | None = None, unit: Literal["m", "km"] | None = "m") -> str | None:
+    return unit
+
+
+@table("function", [plain, named, measured, may_be_none, lambda: ""])
 def test_plain_scalars_are_described_and_checked_as_pydantic_does(function: Any) -> None:
     ours = signature_input(function, None)
     assert isinstance(ours, PlainInput)
@@ -131,7 +135,8 @@ def test_plain_scalars_are_described_and_checked_as_pydantic_does(function: Any)
     others = ({}, {"path": "x", "limit": "4"}, {"path": "x", "limit": True}, {"path": 3}, {"path": "x", "z": 1})
     numbers = ({"path": 1.5, "limit": 2, "unit": "km"}, {"path": float("nan")}, {"path": float("inf")}, {"path": "nan"})
     words = ({"path": 1.0, "unit": "miles"}, {"path": 1.0, "unit": 1}, {"path": 1.0, "only": "y"}, {"path": 1.0})
-    for args in (*texts, *others, *numbers, *words):
+    nothing = ({"path": None}, {"path": "x", "limit": None, "unit": None}, {"path": "x", "limit": 1}, {"limit": 1.5})
+    for args in (*texts, *others, *numbers, *words, *nothing):
         assert _outcome(ours, args) == _outcome(model, args), args
 
 
@@ -144,6 +149,7 @@ def _outcome(given: Any, args: dict[str, Any]) -> Any:
 
 
 _kinds = st.sampled_from([int, str, bool, float, Literal["m"], Literal["m", "km"], Literal["m", 1]])
+_kinds |= _kinds.map(lambda kind: Optional[kind])  # noqa: UP045 - made of a value
 _values = st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["m", "km", "x", "1", "nan", "é"])
 
 

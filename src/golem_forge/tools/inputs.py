@@ -238,30 +238,37 @@ class DeclaredParameter(NamedTuple):
     default: Any = ...
     description: str | None = None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether its type is a scalar, or one of some words."""
-        kind = self.annotation
-        if kind is str or kind is int or kind is bool or kind is float:
-            return True
-        words = _words(kind)
-        return bool(words) and all(type(word) is str and word.isascii() for word in words)
-
-    def takes(self, value: Any) -> bool:
-        """Whether a value is exactly of its plain type."""
-        kind = type(value)
-        if kind is float:
-            return self.annotation is float and isfinite(value)
-        return kind is self.annotation or (kind is str and value in _words(self.annotation))
-
     def schema(self) -> dict[str, Any]:
         """Returns the JSON Schema of a parameter with a plain type."""
-        said = {"default": self.default, "description": self.description}
-        if words := list(_words(self.annotation)):
-            said |= {"enum": words, "type": "string"} if len(words) > 1 else {"const": words[0], "type": "string"}
-        else:
-            said["type"] = "number" if self.annotation is float else _EXACT[self.annotation]
-        return {key: said[key] for key in sorted(said) if said[key] is not None and said[key] is not ...}
+        said = {**(_plain_schema(self.annotation) or {})}
+        if self.default is not ...:
+            said["default"] = self.default
+        if self.description is not None:
+            said["description"] = self.description
+        return dict(sorted(said.items()))
+
+
+def _plain_schema(annotation: Any) -> dict[str, Any] | None:
+    """The JSON Schema of a scalar, of some words, or of one of these or None; no schema for any other type."""
+    if annotation is str or annotation is int or annotation is bool:
+        return {"type": _EXACT[annotation]}
+    if annotation is float:
+        return {"type": "number"}
+    if (words := _words(annotation)) and all(type(word) is str and word.isascii() for word in words):
+        return {"enum": list(words), "type": "string"} if len(words) > 1 else {"const": words[0], "type": "string"}
+    inner = _optional(annotation)
+    found = None if inner is None else _plain_schema(inner)
+    return found and {"anyOf": [found, {"type": "null"}]}
+
+
+def _is_exactly(value: Any, annotation: Any) -> bool:
+    kind = type(value)
+    if kind is annotation:
+        return kind is not float or isfinite(value)
+    if kind is str and (words := _words(annotation)):
+        return value in words
+    inner = _optional(annotation)
+    return inner is not None and (value is None or _is_exactly(value, inner))
 
 
 def _words(annotation: Any) -> tuple[Any, ...]:
@@ -269,9 +276,17 @@ def _words(annotation: Any) -> tuple[Any, ...]:
     return typing.get_args(annotation) if typing.get_origin(annotation) is typing.Literal else ()
 
 
+def _optional(annotation: Any) -> Any:
+    """`T` of `T | None`; None for any other annotation."""
+    if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
+        return None
+    inner, *others = typing.get_args(annotation)
+    return inner if others == [type(None)] else None
+
+
 class PlainInput:
-    """Parameters of plain scalars and words: the schema, and arguments that are exactly as declared, need no pydantic.
-    All other arguments are left to the model, which coerces or refuses them. `define` of `make bench` has its
+    """Parameters of plain types (`_plain_schema`): the schema, and arguments that are exactly as declared, need no
+    pydantic. All other arguments are left to the model, which coerces or refuses them. `define` of `make bench` has its
     figure."""
 
     def __init__(self, parameters: Mapping[str, DeclaredParameter], model: Callable[[], ModelInput]) -> None:
@@ -300,7 +315,7 @@ class PlainInput:
             if name in args:
                 given += 1
                 plain[name] = value = args[name]
-                if not parameter.takes(value):
+                if not _is_exactly(value, parameter.annotation):
                     return self._model.check(args)
             elif parameter.default is ...:
                 return self._model.check(args)
@@ -340,12 +355,12 @@ _MODEL_NAMES = frozenset(
 
 def _is_plain(name: str, parameter: DeclaredParameter) -> bool:
     """Whether pydantic would say the same of it: a plain type, its default too, and a name that needs no title."""
-    _, default, text = parameter
-    if not parameter.is_plain or not name.isascii() or name[0] == "_" or name[-1] == "_":
+    kind, default, text = parameter
+    if _plain_schema(kind) is None or not name.isascii() or name[0] == "_" or name[-1] == "_":
         return False
     if text and (name in _MODEL_NAMES or name.startswith("model_")):
         return False
-    return default is ... or (parameter.takes(default) and (type(default) is not str or default.isascii()))
+    return default is ... or (_is_exactly(default, kind) and (type(default) is not str or default.isascii()))
 
 
 def _signature_model(function: Callable[..., Any], declared: Mapping[str, DeclaredParameter]) -> ModelInput:
