@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from golem_forge.core.errors import ConfigError
 from golem_forge.net import tls
 from golem_forge.net.tls import client_tls
 
@@ -68,5 +69,5 @@ def test_certificates_are_not_read_before_a_handshake_and_protocols_are_those_of
     assert b"http/1.1" in hello.read() and reading(context) is made[0] and len(made) == 1
 
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "nothing.pem"))
-    with pytest.raises(FileNotFoundError):  # said where the client is made
-        client_tls()
+    with pytest.raises(ConfigError, match=r"SSL_CERT_FILE=.*nothing\.pem: .* cannot be read: .* unset it"):
+        client_tls()  # said where the client is made

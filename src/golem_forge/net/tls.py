@@ -10,25 +10,33 @@ from __future__ import annotations
 import functools
 import os
 import ssl
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import httpx2
+
+from golem_forge.core.errors import ConfigError
+
+_NAMES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
 def client_tls(*, trust_env: bool = True) -> ssl.SSLContext:
     """What `httpx2` makes for an asynchronous client by itself. `trust_env`: whether the environment may name other
-    certificates."""
-    named = (os.environ.get("SSL_CERT_FILE", ""), os.environ.get("SSL_CERT_DIR", "")) if trust_env else ("", "")
+    certificates. Raises ConfigError where those that it names cannot be read."""
+    named = tuple(os.environ.get(name, "") if trust_env else "" for name in _NAMES)
     usual = ssl.get_default_verify_paths()
     places = (*named, usual.openssl_cafile, usual.openssl_capath)
     return _context(trust_env, named, tuple(_changed(place) for place in places))
 
 
 @functools.lru_cache(maxsize=4)
-def _context(trust_env: bool, named: tuple[str, str], changed: tuple[int, ...]) -> ssl.SSLContext:
+def _context(trust_env: bool, named: tuple[str, ...], changed: tuple[int, ...]) -> ssl.SSLContext:
     made = _ClientContext(trust_env)
     if any(named):
-        _ = made.context  # a bundle that cannot be read is an error here, not at the first request
+        try:
+            _ = made.context  # a bundle that cannot be read is an error here, not at the first request
+        except OSError as error:
+            said = ", ".join(f"{name}={value}" for name, value in zip(_NAMES, named, strict=True) if value)
+            raise ConfigError(f"{said}: the certificates cannot be read: {error}. Correct it, or unset it") from None
     return made
 
 
