@@ -29,8 +29,6 @@ from golem_forge.ui.render.card import shown_choices
 
 pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="bwrap is not installed")
 PYTHON = base_python()
-PIP = f"env -u PYTHONPYCACHEPREFIX {PYTHON} -m pip"
-"""It need not be compiled anew in each session: it is as it was installed."""
 Opener = Callable[..., Any]
 
 
@@ -107,7 +105,9 @@ async def test_pip_installs_from_the_persons_mirror_and_sees_no_password(project
     index.wheel("tiny", {"tiny.py": "x = 42\n"})
 
     async def install(session: Session, out: str) -> None:
-        words = f"{PIP} install --target {out} tiny && PYTHONPATH={out} {PYTHON} -c 'import tiny; print(tiny.x)'"
+        words = (
+            f"{PYTHON} -m pip install --target {out} tiny && PYTHONPATH={out} {PYTHON} -c 'import tiny; print(tiny.x)'"
+        )
         outcome = await run(session, words, "group:python")
         assert outcome.status is Status.SUCCESS and outcome.text.rstrip().endswith("42"), outcome.text
 
@@ -214,7 +214,8 @@ async def test_the_second_go_build_downloads_nothing(
 
 async def test_an_install_without_network_says_which_group_to_ask_for(session: Session, index: Index) -> None:
     need("pip")
-    outcome = await run(session, f"{PIP} install --retries 0 --target out tiny")
+    pip = f"env -u PYTHONPYCACHEPREFIX {PYTHON} -m pip"  # which need not be compiled for it
+    outcome = await run(session, f"{pip} install --retries 0 --target out tiny")
     assert outcome.status is Status.EXECUTION_FAILED, outcome.text
     assert """to install packages, name "group:python" in 'network'""" in outcome.text
     assert (await run(session, "echo no such host; false")).text.count("name hosts in 'network'") == 1
