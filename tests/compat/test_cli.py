@@ -10,11 +10,11 @@ from top to bottom in a new project directory with an empty home:
     ! forge: something is wrong                 a line of standard error
     = 2                                         the exit code, unless it is 0
 
-`cli/real.txt` is run by the installed `forge`, with `--long`. Of the other topics, a command that is only `forge` and
-its words is run in this process, as help and mistakes are; where it needs a shell, bash runs it, with a `forge` whose
-modules are imported (see `tests/ready.py`). Times, durations, ids of sessions and calls, tokens, paths of this machine
-and versions are replaced by `<names>`; everything else is compared to the letter, ids of rules and digests of tools
-included.
+`cli/real.txt` is run by the installed `forge`. Of the other topics, a command that is only `forge` and its words is run
+in this process, as help and mistakes are; where it needs a shell, bash runs it, with a `forge` whose modules are
+imported (see `tests/ready.py`). Times, durations, ids of sessions and calls, tokens, paths of this
+machine and versions are replaced by `<names>`; everything else is compared to the letter, ids of rules and digests of
+tools included.
 
 To add a case, write its `$` line into a file. After a wanted change, one command writes the answers of all files:
 
@@ -159,9 +159,7 @@ def test_every_verb_is_used_in_a_topic() -> None:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    "topic", [pytest.param(topic, marks=[pytest.mark.long] if topic == "real" else []) for topic in TOPICS]
-)
+@pytest.mark.parametrize("topic", TOPICS)
 def test_a_topic(topic: str, shell: Shell) -> None:
     steps = steps_of(topic)
     answers = shell.run([step.command for step in steps], installed=topic == "real")
