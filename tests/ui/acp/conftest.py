@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.acceptance.conftest import Desk
 from tests.acceptance.conftest import desk as desk
+from tests.acceptance.conftest import desks as desks
 from tests.ui.acp.editor import FILES, Editor
 
 from golem_forge.agent.trust import trust_store
