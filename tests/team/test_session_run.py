@@ -231,6 +231,18 @@ def test_a_renewal_that_was_sent_for_an_earlier_epoch_says_nothing_about_the_nex
     store.close()
 
 
+def test_a_runner_that_has_ended_needs_no_beats_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its process runs afterwards would be ended for their absence."""
+    beats: list[int] = []
+    monkeypatch.setattr(runners.watchdog, "beat", beats.append)
+    store = Store.open("sqlite", tmp_path, create=True)
+    keeper = LeaseKeeper(store, "r1", lambda *news: None, lambda lost: None)
+    keeper.start()
+    keeper.close()
+    assert beats[0] > 0 and beats[-1] == 0
+    store.close()
+
+
 def session_run_of(program: Program, store: Store) -> SessionRun:
     lease = store.claim("r1", (), session_id=program.queue())
     assert lease is not None

@@ -429,3 +429,11 @@ async def test_a_forge_that_is_silent_loses_its_trees(fresh_watchdog, run, marke
     gone_within(marker, PATIENCE)
     ending = await child.wait(PATIENCE)
     assert ending.exit_code != 0
+
+
+async def test_a_forge_that_needs_no_beats_any_more_keeps_its_trees(fresh_watchdog, run):
+    """A runner has ended, and its process goes on."""
+    child = await run("sleep 4; echo there")
+    fresh_watchdog.beat(3)
+    fresh_watchdog.beat(0)
+    assert (await child.wait(PATIENCE)).exit_code == 0

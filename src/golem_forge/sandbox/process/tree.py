@@ -308,20 +308,22 @@ class Watchdog:
         self._let_go()  # the one there was is dead
         with contextlib.suppress(OSError):
             self._wire = _start_program()
-            self._send_beat()
+            if self._silence:
+                self._send_beat()
             for each, number in self._held.items():
                 _send_message(self._wire, bytes([number]), each)
             if not handles:
                 _send_message(self._wire, message)
 
     def beat(self, seconds: int) -> None:
-        """Sends a heartbeat: without another one the trees are ended after `seconds`. Safe from any thread."""
+        """Sends a heartbeat: without another one the trees are ended after `seconds`; 0: none is needed any more. Safe
+        from any thread."""
         with self._lock:
             self._silence = seconds
             self._send_beat()
 
     def _send_beat(self) -> None:
-        if self._silence and self._wire is not None:
+        if self._wire is not None:
             with contextlib.suppress(OSError):
                 self._wire.send(bytes([self._silence]))
 

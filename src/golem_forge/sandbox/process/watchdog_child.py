@@ -3,10 +3,10 @@
 Runs as a program of its own in a bare interpreter, started by `Watchdog`, in a session of its own. SOCKET brings one
 message for each tree, with a handle (pidfd) of the tree's root and the signal that ends the tree; its end, or the end
 of the process behind FORGE, means that Forge is gone or needs us no longer. A message without a handle is a beat: its
-byte says for how many seconds Forge may be silent before the trees are ended. So a Forge that was stopped (SIGSTOP, a
-frozen machine) loses what it started before others go on in its place. A message with the number of a pipe says that a
-bwrap is about to start with it: if Forge and bwrap die while bwrap holds its inner process back, that one would wait
-for ever, and nobody has a handle of it yet.
+byte says for how many seconds Forge may be silent before the trees are ended, 0 that it may be silent for ever. So a
+Forge that was stopped (SIGSTOP, a frozen machine) loses what it started before others go on in its place. A message
+with the number of a pipe says that a bwrap is about to start with it: if Forge and bwrap die while bwrap holds its
+inner process back, that one would wait for ever, and nobody has a handle of it yet.
 Threat: a child that took over the first process of its namespace, and with it the death signal that ties the tree to
 Forge. Nobody in there can see this process, and a handle cannot be outrun.
 """
@@ -92,7 +92,7 @@ def _held_at_the_end(starts: list[bytes]) -> dict[int, int]:
             if len(said) == PIPE_NUMBER_BYTES:
                 starts[:] = [*starts[1 - _STARTS :], said]
             elif not brought:
-                silent_until = monotonic() + said[0]
+                silent_until = monotonic() + said[0] if said[0] else 0.0
         elif FORGE in ready:
             return held
 
