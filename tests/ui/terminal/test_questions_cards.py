@@ -367,12 +367,13 @@ def test_tab_and_ctrl_l_draw_the_only_card_again_without_answering_it(play: Play
 
 
 def test_a_card_that_was_pushed_away_by_output_is_drawn_again_before_it_can_be_answered(play: Play) -> None:
-    played = ask(play, "chatty")
+    played = ask(play, "chatty", stands_still=True)
     terminal = played.terminal
     terminal.send("y")
     terminal.wait_for("echo number 2")
     played.go()
     terminal.wait_for("logged by other code")
+    played.pass_time(1)  # not before: a card whose silence is over has the keyboard already
     ready(played, card=3)
     assert "echo number 2" in terminal.visible
     first, second, again = (match.start() for match in re.finditer("wants to run", terminal.text))
