@@ -65,12 +65,10 @@ async def ask_all(*, ctx: ToolContext) -> str:
 
 
 @tool(read_only=True)
-def log_all(many: int = 0, *, ctx: ToolContext) -> str:
+def log_all(*, ctx: ToolContext) -> str:
     """Says something at every level."""
     for level in ("debug", "info", "warning", "error"):
         ctx.log_blocking(level, f"line at {level} in /etc")
-    for number in range(many):
-        ctx.log_blocking("error", f"flood {number}")
     return "logged"
 
 
@@ -303,20 +301,16 @@ async def test_a_client_that_declared_nothing_is_refused_at_once(server: HttpSer
             assert answer.message["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
 
 
-async def test_log_messages_are_those_the_client_wants_redacted_and_limited(server: HttpServer) -> None:
+async def test_log_messages_are_those_the_client_wants(server: HttpServer) -> None:
+    """How many they may be in a second: tests/agent/test_agent_client_requests.py."""
     them = Answering()
     async with server.client(LEGACY, **them.callbacks) as client:
         await client.call_tool("log_all", {})
         assert [level for level, _ in them.logged] == ["info", "warning", "error"]  # until it says otherwise
         them.logged.clear()
         await client.set_logging_level("error")
-        await client.call_tool("log_all", {"many": 120})
-        levels = {level for level, _ in them.logged}
-        assert levels == {"error"}
-        texts = [str(data) for _, data in them.logged]
-        assert texts[0] == "line at error in /etc"
-        assert len(texts) < 120
-        assert any("left out" in text for text in texts)
+        await client.call_tool("log_all", {})
+        assert them.logged == [("error", "line at error in /etc")]
     them = Answering()
     async with server.client(MODERN, **them.callbacks) as client:
         await client.call_tool("log_all", {})

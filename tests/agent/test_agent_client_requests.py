@@ -6,7 +6,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,8 @@ from golem_forge.core.calls import Caller
 from golem_forge.core.errors import ToolFailed
 from golem_forge.tools.factory import match_uri
 from golem_forge.tools.validation import ToolDefinitionError
+from golem_forge.toolsets import client
+from golem_forge.toolsets.client import LOGS_A_SECOND
 
 NAME = {"type": "object", "properties": {"name": {"type": "string", "minLength": 2}}, "required": ["name"]}
 
@@ -64,13 +68,20 @@ async def ask_nested(*, ctx: ToolContext) -> str:
     return "shown"
 
 
+@tool(needs_approval=False)
+async def flood(*, ctx: ToolContext) -> None:
+    """Says too much."""
+    for number in range(2 * LOGS_A_SECOND):
+        await ctx.log("warning", f"flood {number}")
+
+
 @prompt(needs_approval=False)
 def plan_day(day: str, hours: int = 8) -> list[Any]:
     """Plan a day."""
     return [f"Plan {hours + 1} hours of {day}."]
 
 
-TOOLS = [ask_name, ask_model, look_around, ask_on, ask_nested, plan_day]
+TOOLS = [ask_name, ask_model, look_around, ask_on, ask_nested, flood, plan_day]
 
 
 async def talk_with(tmp_path: Path, turns: Sequence[Any], cards: Cards, forms: Forms) -> tuple[Talk, list[Any]]:
@@ -116,6 +127,18 @@ async def test_a_person_is_asked_in_the_place_of_a_client(tmp_path: Path) -> Non
     assert notice["type"] == "warning" and "\x1b" not in notice["message"] and "look_around: " in notice["message"]
     assert told[3] == ("success", "20")
     assert told[4][0] == "execution_failed" and "cannot be shown" in told[4][1]
+
+
+async def test_a_call_may_log_so_many_lines_in_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one says that more are left out; in the next second there is room again."""
+    lines_in_a_second, said = int(1.5 * LOGS_A_SECOND), count()
+    monkeypatch.setattr(client, "time", SimpleNamespace(monotonic=lambda: next(said) // lines_in_a_second))
+    _, shown = await talk_with(tmp_path, [[("flood", {})], "done"], Cards(), Forms())
+    floods = [each["message"] for each in shown if "flood" in each["message"]]
+    second = floods[LOGS_A_SECOND:]
+    assert [("left out" in each) for each in floods] == [number == LOGS_A_SECOND - 1 for number in range(len(floods))]
+    assert floods[LOGS_A_SECOND - 1].endswith(f"flood {LOGS_A_SECOND - 1} (more lines of this second are left out)")
+    assert second[0].endswith(f"flood {lines_in_a_second}") and len(second) == 2 * LOGS_A_SECOND - lines_in_a_second
 
 
 async def test_a_model_that_a_person_refuses_is_not_asked(tmp_path: Path) -> None:
