@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import os
 import re
+import select
 import signal
+import struct
 import termios
 from collections.abc import Callable
 from typing import Any
 
+import pyte
 import pytest
-from tests.deadlines import within
+from tests.deadlines import PATIENCE, within
+
+from golem_forge.events.bus import create_ui_event_bus
+from golem_forge.ui.terminal import create_event_cli_adapter
 
 Play = Callable[..., Any]
 ESC, CTRL_C, CTRL_D = "\x1b", "\x03", "\x04"
@@ -188,6 +196,40 @@ def test_u26_the_modes_are_restored_after_a_crash_a_signal_and_a_killed_child(pl
         terminal.send(CTRL_D)
         assert terminal.wait_end() == 0
     assert terminal.modes == before
+
+
+async def test_a_change_of_size_that_no_signal_tells_of_is_drawn_too() -> None:
+    """At once after the first drawing, on a terminal that sends this process no signals."""
+    ours, theirs = os.openpty()
+    screen = pyte.Screen(120, 30)
+    stream, words = pyte.ByteStream(screen), "a line that is longer than the window will be, to its end"
+
+    def resize(columns: int) -> None:
+        screen.resize(30, columns)
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+
+    def shown() -> bool:
+        return words.replace(" ", "") in "".join(screen.display).replace(" ", "")
+
+    async def until_shown() -> None:
+        while not shown():
+            await asyncio.sleep(0.01)
+            while select.select([ours], [], [], 0)[0]:
+                stream.feed(os.read(ours, 65536))
+
+    resize(120)
+    with open(ours, "rb"), open(theirs) as keys, open(os.dup(theirs), "w") as output:
+        adapter: Any = create_event_cli_adapter(create_ui_event_bus("session-1"), output=output, input=keys)
+        await adapter.initialize()
+        try:
+            adapter._screen.draft.text = words
+            while adapter._screen.app.invalidated:
+                await asyncio.sleep(0)
+            resize(40)
+            async with asyncio.timeout(PATIENCE):
+                await until_shown()
+        finally:
+            await adapter.shutdown()
 
 
 def test_a_running_call_shows_its_time_progress_and_last_output_without_control_codes(play: Play) -> None:

@@ -91,6 +91,7 @@ class Screen:
         self._above: list[tuple[str, str]] = []
         self._tail = PrintedTail()
         self._width = 0
+        self._drawn_size = (0, 0)
         self._resize_due: asyncio.TimerHandle | None = None
         self._height = 0
         self._used: list[int] = []
@@ -108,6 +109,7 @@ class Screen:
             erase_when_done=True,
             enable_page_navigation_bindings=False,
             mouse_support=False,
+            terminal_size_polling_interval=None,  # it misses a change in its first half second: see _tick
         )
         self.keyboard.app = self.app
         self.keyboard.whole_draft = lambda: self.whole_draft
@@ -148,9 +150,16 @@ class Screen:
             self.adapter.request_exit()
 
     async def _tick(self) -> None:
+        """Draws what moves, and everything anew where the size changed and no signal said so."""
         moved = False
         while True:
             await asyncio.sleep(_TICK_S)
+            try:
+                if self.app.is_running and self._drawn_size != self.size:
+                    self._resized()
+            except OSError:  # the terminal is gone
+                self.adapter.request_exit()
+                return
             moves = self.adapter.moving
             if moves or moved:  # once more after the last movement: what is over disappears
                 self.app.invalidate()
@@ -297,6 +306,7 @@ class Screen:
     def _before_render(self) -> None:
         """The renderer never gives rows back by itself, and it does not say that the width changed."""
         size = self._output.get_size()
+        self._drawn_size = size.columns, size.rows
         if self.app.renderer._last_screen is None:
             self._used = []
         height = self.app.layout.container.preferred_height(size.columns, size.rows).preferred
