@@ -3,6 +3,7 @@
 Every action the UI sends is noted, one JSON line each, in the file NOTES names. The file CLOCK says what time it is for
 the keyboard: `+1.5` that it is so many seconds ahead, `100.0` that it stands still, and then every time is noted that
 the silence is over and a question gets the keyboard or not (`quiet`). Every key is noted once it was heard (`key`).
+PAUSE: the seconds before the next question is drawn, for what must come before it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from golem_forge.events.bus import create_ui_event_bus
 from golem_forge.events.runtime_ui import InputUnavailable, create_runtime_ui
-from golem_forge.ui.terminal import create_event_cli_adapter
+from golem_forge.ui.terminal import adapter, create_event_cli_adapter
 from golem_forge.ui.terminal.keyboard import KeyTiming
 
 ACTIONS = ("userInput", "approvalResponse", "formResponse", "command", "interrupt", "manualToolInvoke")
@@ -415,4 +416,7 @@ class Runtime:
 
 
 if __name__ == "__main__":
+    if "PAUSE" in os.environ:
+        for each in ("_NEXT_S", "_ENDING_S"):
+            setattr(adapter, each, float(os.environ["PAUSE"]))
     sys.exit(asyncio.run(Runtime().converse()))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.deadlines import PATIENCE
+from tests.deadlines import LONG, PATIENCE
 
 Play = Callable[..., Any]
 ESC, ENTER, TAB, CTRL_C, CTRL_L = "\x1b", "\r", "\t", "\x03", "\x0c"
@@ -345,7 +345,7 @@ def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answe
 
 @pytest.mark.parametrize(("scene", "key", "over"), [("three", CTRL_C, "turn interrupted"), ("covered", "3", "memory")])
 def test_a_card_that_ends_with_the_one_before_it_is_never_drawn(play: Play, scene: str, key: str, over: str) -> None:
-    played = ask(play, scene)
+    played = ask(play, scene, PAUSE=str(LONG))
     terminal = played.terminal
     terminal.send(key)
     terminal.wait_for(over)
