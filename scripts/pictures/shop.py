@@ -111,7 +111,7 @@ turns:
 {_PATCH}
   - say: The test has the last word.
     calls:
-      - {{tool: exec_command, args: {{cmd: "python3 test_cart.py"}}}}
+      - {{tool: exec_command, args: {{cmd: "python3 test_cart.py", yield_time_ms: 30000}}}}
   - say: "**{MENDED}.** `cents` cut the fraction off; now it rounds. The test passes."
 """
 _WITH_WORKERS: Final = f"""\
@@ -125,7 +125,7 @@ workers:
               - {{step: Find the cause and mend it, status: pending}}
               - {{step: Let somebody else read the change, status: pending}}
     - say: The tests first.
-      calls: [{{tool: exec_command, args: {{cmd: "python3 test_cart.py"}}}}]
+      calls: [{{tool: exec_command, args: {{cmd: "python3 test_cart.py", yield_time_ms: 30000}}}}]
     - calls:
         - tool: update_plan
           args:
@@ -147,7 +147,7 @@ workers:
         - tool: reviewer
           args: {{input: "cents() rounds now instead of cutting. Read /shop/cart.py: is anything else wrong?"}}
     - say: The tests again.
-      calls: [{{tool: exec_command, args: {{cmd: "python3 test_cart.py"}}}}]
+      calls: [{{tool: exec_command, args: {{cmd: "python3 test_cart.py", yield_time_ms: 30000}}}}]
     - calls:
         - tool: update_plan
           args:

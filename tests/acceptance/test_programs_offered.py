@@ -167,7 +167,8 @@ async def test_c9_a_sub_workers_program_is_no_wider_than_its_worker(bench: Bench
         model=FunctionScript(next_turn),
         approval_callback=lambda card: cards.append(card) or {"approved": True},
     ) as runtime:
-        await runtime.turn("go")
+        result = await runtime.turn("go")
+    assert told, result
     assert "['write_file', 'read_file']\nsandbox_denied\nsandbox_denied\nread-only\n" in told[0], told
     assert not cards and not list(bench.workspace.glob("?.txt"))
 
