@@ -19,6 +19,9 @@ LONG = 60.0
 """What the wrong way takes: the sleep that is cut short, the limit that must not be reached."""
 PATIENCE = 90.0
 """How long a test waits for what must come. Costs nothing where it comes: the wait ends with it."""
+WHOLE = 3 * PATIENCE
+"""How long it waits for a whole command to end, which does many things one after the other: a little less than a test
+may take (`timeout` in pyproject.toml), so that what the command said so far is told."""
 
 
 def ever_longer(seconds: float) -> Iterator[float]:

@@ -31,7 +31,7 @@ from unittest import mock
 import pexpect
 import ptyprocess
 
-from .deadlines import PATIENCE, ROOM
+from .deadlines import PATIENCE, ROOM, WHOLE
 from .docs import ready_call
 from .machine import alone
 
@@ -57,7 +57,7 @@ class ReadyForge:
         cwd: Path,
         env: Mapping[str, str],
         stdin: str = "",
-        timeout: float = PATIENCE,
+        timeout: float = WHOLE,
         walls_known: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         """Until the command has ended and nobody holds its streams any more. `walls_known`: `forge doctor`, which
@@ -65,7 +65,7 @@ class ReadyForge:
         return self._run(["forge", *words], cwd, env, stdin, timeout, walls_known)
 
     def program(
-        self, *words: str, cwd: Path, env: Mapping[str, str], timeout: float = PATIENCE
+        self, *words: str, cwd: Path, env: Mapping[str, str], timeout: float = WHOLE
     ) -> subprocess.CompletedProcess[str]:
         """`python WORD…`, of which the first is a file."""
         return self._run(["python", *words], cwd, env, "", timeout, False)

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from tests import known_walls
 from tests.acceptance.conftest import FORGE
-from tests.deadlines import PATIENCE
+from tests.deadlines import PATIENCE, WHOLE
 
 NEIGHBOURS = ("sitecustomize", "usercustomize", "pydantic", "pydantic_core", "ruamel", "rich", "prompt_toolkit", "mcp")
 PROGRAMS = ("bwrap", "rg", "uv", "uvx", "go", "forge", "python", "python3", "pip", "lsb_release", "xdg-open")
@@ -93,7 +93,7 @@ def _real(planted: Planted, *command: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=WHOLE,
     )
 
 
@@ -238,7 +238,7 @@ def test_the_client_of_a_model_finds_no_program_of_the_project(
         ready = ready_forge.start(["forge", "run", *words], cwd=tmp_path, env=environ)
         started = [running.enter_context(process) for process in (real, ready)]
         for process in started:
-            out, err = process.communicate(timeout=PATIENCE)
+            out, err = process.communicate(timeout=WHOLE)
             assert "Hi." in out, out + err
 
     assert planted.ran() == []
@@ -256,7 +256,7 @@ def test_the_page_and_the_browser_it_opens(planted: Planted, tried_walls: Path) 
     (desktop / "xdg-open").chmod(0o755)
     environ = planted.environ | {"DISPLAY": ":9", "BROWSER": "xdg-open"}
     environ["PATH"] = environ["PATH"].replace("::", f":{desktop}::", 1)
-    page = pexpect.spawn(FORGE, ["web"], cwd=str(planted.project), env=environ, timeout=PATIENCE, encoding="utf-8")
+    page = pexpect.spawn(FORGE, ["web"], cwd=str(planted.project), env=environ, timeout=WHOLE, encoding="utf-8")
     try:
         page.expect("Forge in your browser: http")
         until = time.monotonic() + PATIENCE
