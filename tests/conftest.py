@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from . import disks, known_walls, machine, ready
+from .deadlines import WHOLE
 
 _numbers = itertools.count()
 FEW, MANY = 25, 400
@@ -144,6 +145,7 @@ def pytest_collection_finish() -> None:
     machine.forget_model_servers()
     machine.read_rules_at_once()
     machine.answer_for_directories()
+    machine.wait_for_commands(WHOLE)
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
     gc.enable()

@@ -73,6 +73,23 @@ def read_rules_at_once() -> None:
     book.CHECK_EVERY = 0.0  # type: ignore[misc]
 
 
+_PATIENT_S = 10.0
+"""So long a call of exec_command waits unless it says otherwise."""
+
+
+def wait_for_commands(patience: float) -> None:
+    """A call that gives a command ten seconds or more to end gives it `patience` seconds, for a machine that is busy: a
+    command that takes longer goes on as a session, which is another result."""
+    from golem_forge.toolsets.exec.sessions import RunningCommand
+
+    wait = RunningCommand.wait
+
+    async def wait_for_the_end(self: RunningCommand, seconds: float) -> None:
+        await wait(self, patience if seconds >= _PATIENT_S else seconds)
+
+    RunningCommand.wait = wait_for_the_end  # type: ignore[method-assign]
+
+
 _FIRST_PORT, _PORTS = 10_000, 20_000
 _numbers = itertools.count()
 

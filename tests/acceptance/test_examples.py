@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
-from tests.deadlines import PATIENCE
+from tests.deadlines import WHOLE
 from tests.ui.terminal.screen import Terminal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -90,7 +90,7 @@ def run_the_workflow(example: Any, ready_forge: Any, commands: str) -> subproces
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=WHOLE,
     )
 
 

@@ -47,8 +47,10 @@ def serve(place: str, walls: str = "", people: str = "", listening: str = "") ->
     warm = _beside("warm")
     _warm_up(warm)
     _beside("disks").need_no_waiting()
-    _beside("machine").forget_model_servers()
-    _beside("machine").answer_for_directories()
+    machine = _beside("machine")
+    machine.forget_model_servers()
+    machine.answer_for_directories()
+    machine.wait_for_commands(_beside("deadlines").WHOLE)
     desk = socket.socket(fileno=int(listening)) if listening else _listen(place)
     if walls:
         _beside("known_walls").told(Path(walls))
