@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from examples.demo.interrupting import PATIENCE_S
 from examples.demo.repository import is_git_there, keep_as_it_is
 
 PROGRAMS = Path(__file__).parent
@@ -48,7 +49,7 @@ class Stage:
         finally:
             if process.poll() is None:
                 process.terminate()
-            process.wait(10)
+            process.wait(PATIENCE_S)
 
     def last_line(self, *command: str) -> tuple[int, str]:
         """For a command that says more than a demo has room for."""

@@ -90,10 +90,12 @@ FORGED = (
     "── 5. The same steps a third time",
     "toolmaker is trusted: ",
     "> What happened in the shop in July, August and September?",
-    "✓ exec_command",  # July, in two commands that no rule asks about
-    "  Ada: Round prices to cents",
+    "July first.",  # in two commands that no rule asks about
     "✓ exec_command",
-    "  Ada: Vouchers expire",
+    "✓ exec_command",
+    "The same for August.",
+    "✓ exec_command",
+    "✓ exec_command",
     "Shall I make them a tool?",
     "> Yes, please make it.",
     "── create_custom_tool wants to run",
@@ -121,6 +123,8 @@ FORGED = (
     "  Ada: Stamps",
 )
 
+COMMITS = ("July first.", "Ada: Round prices to cents", "The same for August.", "Ada: Vouchers expire", "a tool?")
+"""What git said in between: before the end of its command where that takes a moment, after it where not."""
 SERVED = "$ python client.py"
 KEPT = [
     "── 6. A program calls tools",
@@ -215,6 +219,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(
         " cart.py | 2 +-",
     ]
     assert in_order(told, lines) == [], ran.stdout
+    assert in_order(COMMITS, lines) == [], ran.stdout
     assert contents(ROOT / "examples") == before, "the checkout is never changed"
     assert not (own_home / ".forge").exists(), "nor is the person's own home"
     assert list(Path(environ["TMPDIR"]).iterdir()) == []
@@ -258,12 +263,7 @@ def at_a_terminal(lines: Iterable[str]) -> Iterator[str]:
     """Those that are left where a person answered: a card that is answered folds to one line with its result, and of
     what a command wrote for the model only the end is shown."""
     for line in lines:
-        folded = (
-            line.startswith(
-                ("│", "▸", "  Ada: Round", "  Ada: Vouchers", " 3 Grace", "── Apply patch", "changes since")
-            )
-            or "wants to run" in line
-        )
+        folded = line.startswith(("│", "▸", " 3 Grace", "── Apply patch", "changes since")) or "wants to run" in line
         if not folded and "Yes, please" not in line and "nobody is here" not in line:
             yield line
 
