@@ -121,8 +121,6 @@ class LeaseKeeper:
             pause = RENEW_S
             complaints.end()
             with self._changed:
-                if self._closing:
-                    return
                 still = [session for session, epoch in held.items() if self._held.get(session) == epoch]
                 for session in still:
                     if session in found:
@@ -144,7 +142,8 @@ class LeaseKeeper:
         if now - self._last_beat >= _beat_s():
             self._silent_until = now
         self._last_beat = now
-        watchdog.beat(_beat_s())
+        if not self._closing:
+            watchdog.beat(_beat_s())
 
 
 def _beat_s() -> int:
