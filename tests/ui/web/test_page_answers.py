@@ -92,8 +92,12 @@ _GROWN_AND_PRESSED = """() => {
   return button.closest("article").dataset.ready;
 }"""
 
-_NO_TIME_PASSES = "() => { const now = performance.now(); performance.now = () => now; }"
-_TIME_PASSES = "() => { delete performance.now; }"
+_NO_TIME_PASSES = """() => {
+  window.clock ??= performance.now.bind(performance);
+  const now = window.clock();
+  performance.now = () => now;
+}"""
+_TIME_PASSES = "() => { performance.now = window.clock; }"
 
 _WATCHED = """() => {
   const card = document.querySelector("article[data-request-id][data-state=open]");
