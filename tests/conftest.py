@@ -140,14 +140,12 @@ def _length(item: pytest.Item) -> int:
 def pytest_collection_finish() -> None:
     """What holds for every test is put in place once: for each of thousands, it took as long as many a test.
 
-    And the tests stay as long as the run: looking for rubbish among them again and again finds nothing. Among what a
-    test makes, it is looked for less often than usual."""
+    And the tests stay as long as the run: looking for rubbish among them again and again finds nothing."""
     machine.forget_model_servers()
     machine.read_rules_at_once()
     machine.answer_for_directories()
     machine.wait_for_commands(WHOLE)
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
     gc.enable()
 
 
