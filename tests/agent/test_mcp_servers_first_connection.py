@@ -29,14 +29,15 @@ from golem_forge.tools.context import ToolContext
 
 pytestmark = pytest.mark.skipif(find_bwrap() is None, reason="walls around servers need bubblewrap")
 
-LATE = {"ECHO_LATE": "2"}
+LATE_S = 0.5
+LATE = {"ECHO_LATE": str(LATE_S)}
 HI = ("late__echo", {"text": "hi"})
 NO_SERVER = "/no/such/binary"
 
 
 @pytest.fixture
 def bench(tmp_path: Path, tried_walls: Path, ready_forge: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[McpBench]:
-    """`late` answers after two seconds, `mute` never, `broken` cannot start, `strange` was never approved."""
+    """`late` answers after half a second, `mute` never, `broken` cannot start, `strange` was never approved."""
     made = McpBench(tmp_path, tried_walls, ready_forge)
     monkeypatch.setenv("FORGE_HOME", os.fspath(made.home.path))
     servers = {
@@ -66,7 +67,7 @@ async def test_a_models_first_call_waits_for_the_server(bench: McpBench) -> None
     began = time.monotonic()
     [(status, text)] = await told(bench, HI)
     assert status == "success" and "hi" in text
-    assert time.monotonic() - began > 1.9
+    assert time.monotonic() - began > LATE_S
     assert [card.tool for card in bench.cards if card.type != "trust"] == ["late__echo"], "it is judged as any other"
 
 

@@ -71,12 +71,10 @@ def assert_shown(page, text, folder, place):
 
 def test_the_forge_that_runs_the_pages_is_the_one_people_have(tmp_path, ready_forge):
     commands = [
-        "forge trust 2>/dev/null; echo $?",
         "forge tools show nothing",
         "echo $?",
-        "FORGE_HOME=$PWD/other forge tools new x --description y",
-        """echo hello > a.txt; echo '{"path": "a.txt"}' | forge call read_file --args-json -; echo $?""",
-        "forge tools list --json | head -1",
+        """echo hello > a.txt; echo '{"path": "a.txt"}' | forge call read_file --args-json - 2>/dev/null; echo $?""",
+        "FORGE_HOME=$PWD/other forge tools list --json | head -1",
     ]
     real = [command.replace("forge ", f"{FORGE} ") for command in commands]
     lines = ["mkdir here && cd here", *commands, "cd .. && rm -r here && mkdir here && cd here", *real]
