@@ -167,7 +167,9 @@ def test_without_a_journal_it_is_just_a_list() -> None:
     assert history.messages == list(SAID)
 
 
-@pytest.mark.parametrize("size", [PART_CHARS - 200, PART_CHARS + 1, 2 * PART_CHARS + 1])
+@pytest.mark.parametrize(
+    "size", [PART_CHARS - 200, pytest.param(PART_CHARS + 1, marks=pytest.mark.long), 2 * PART_CHARS + 1]
+)
 def test_a_message_longer_than_a_line_may_be_survives(journal: Journal, size: int) -> None:
     text = ('"\\ü' * size)[:size]
     message = AssistantMessage(text="short", raw={"big": text})

@@ -72,7 +72,10 @@ def test_its_time_limit_holds_also_in_a_terminal_without_a_keyboard(in_process: 
     raise AssertionError(done)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 143, marks=pytest.mark.long)],
+)
 def test_output_comes_while_it_runs_and_a_signal_ends_it(shell: Shell, number: signal.Signals, code: int) -> None:
     script = "echo early; sleep 0.4; echo late; sleep 60; echo never"
     running = shell.forge.start(["forge", *call(script)], cwd=shell.project, env=shell.environ)

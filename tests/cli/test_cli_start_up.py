@@ -29,6 +29,11 @@ forge("--version")
 forge("tools", "list")
 forge("call", "file_exists", "--path=notes.txt")
 
+import golem_forge.ui.terminal
+import golem_forge.agent.model.selection, golem_forge.agent.model.scripted
+import golem_forge.agent.dialogue, golem_forge.agent.budget
+say_loaded()
+
 from golem_forge.cli.run import parse_run_args
 from golem_forge.cli.dry_run import check_start
 import golem_forge.ui.terminal.adapter
@@ -49,7 +54,7 @@ def test_each_command_loads_only_what_it_needs(shell, tried_walls):
     )
     assert done.returncode == 0, done.stderr
     said = [set(json.loads(line)) for line in done.stderr.splitlines() if line.startswith('["')]
-    version, listing, call, plan, session, coerced = said
+    version, listing, call, parts, plan, session, coerced = said
 
     machinery = {"asyncio", "ssl", "sqlite3", "tomllib", "ctypes", "tree_sitter", "golem_forge.sandbox.walls.walls"}
     machinery |= {"golem_forge.usertools.workshop", "golem_forge.usertools.trust"}
@@ -57,6 +62,8 @@ def test_each_command_loads_only_what_it_needs(shell, tried_walls):
     assert "golem_forge.cli.tools" in listing and not listing & (PYDANTIC | OTHERS | machinery)
     assert not call & (PYDANTIC | OTHERS | {"golem_forge.ui.approval_prompt"})
 
+    assert not parts & {"rich", "prompt_toolkit"}, "before an adapter for a terminal is made"
+    assert not parts & {"pydantic_ai", "anthropic", "openai", "httpx2"}, "models are named and played without"
     assert not plan & (PYDANTIC | {"opentelemetry"}), "`forge` draws its prompt after this look at the program's files"
 
     assert "golem_forge.agent.runtime" in session

@@ -56,7 +56,13 @@ LEFT_OUT = {
 }
 
 
-@pytest.mark.parametrize("provider", PATHS)
+ALIKE = [name for name, path in PATHS.items() if path == CHAT and name not in (*LIBRARIES, *AT_ROOT, *MODELS)]
+"""They differ in nothing but their name, their address and the variable of their key."""
+
+
+@pytest.mark.parametrize(
+    "provider", [pytest.param(name, marks=[pytest.mark.long] if name in ALIKE[2:] else []) for name in PATHS]
+)
 async def test_a_request_goes_where_the_provider_expects_it(
     wire: Any, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,13 +86,17 @@ WIRES = (
     (OLD_SONNET, {"effort": "medium"}, {"thinking.budget_tokens": 8192, "max_tokens": 16_384 + 8192}),
     (OLD_SONNET, {"effort": "high", "max_output": 4000}, {"thinking.budget_tokens": 2000, "max_tokens": 4000}),
     (OLD_SONNET, {"effort": "low", "max_output": 1500}, {"thinking": None, "max_tokens": 1500}),
-    (GEMINI, {"effort": "low"}, {"generationConfig.thinkingConfig.thinking_level": "LOW"}),
     (OLD_GEMINI, {"effort": "low"}, {"generationConfig.thinkingConfig.thinking_budget": 2048}),
-    (GEMINI, {"temperature": 0.2, "top_p": 0.9}, {"generationConfig.temperature": 0.2, "generationConfig.topP": 0.9}),
     (
         GEMINI,
-        {"max_output": 77, "stop": ("END",)},
-        {"generationConfig.maxOutputTokens": 77, "generationConfig.stopSequences": ["END"]},
+        {"effort": "low", "temperature": 0.2, "top_p": 0.9, "max_output": 77, "stop": ("END",)},
+        {
+            "generationConfig.thinkingConfig.thinking_level": "LOW",
+            "generationConfig.temperature": 0.2,
+            "generationConfig.topP": 0.9,
+            "generationConfig.maxOutputTokens": 77,
+            "generationConfig.stopSequences": ["END"],
+        },
     ),
 )
 

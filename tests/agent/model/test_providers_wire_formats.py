@@ -169,9 +169,17 @@ HTML = "<!doctype html>\n<title>Sign in</title>\n\n<p>data: none</p>\n"
     [
         ("text/event-stream", "", "content type text/event-stream"),
         ("Text/HTML; charset=utf-8", HTML, "content type text/html"),
-        ("application/json", '{"error": {"message": "later"}}', "content type application/json"),
-        ("text/html; charset=latin-1", "<title>Anmeldung für alle</title>", "content type text/html"),
-        ("text/html", "<script>\ndata: {1}\n\n</script>", "content type text/html"),
+        pytest.param(
+            *("application/json", '{"error": {"message": "later"}}', "content type application/json"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("text/html; charset=latin-1", "<title>Anmeldung für alle</title>", "content type text/html"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("text/html", "<script>\ndata: {1}\n\n</script>", "content type text/html"), marks=pytest.mark.long
+        ),
         ("<canary>/x", HTML, "no content type"),
     ],
 )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tests.deadlines import PATIENCE
 
 from golem_forge.agent.model.interface import ModelError
 from golem_forge.agent.model.selection import open_model
@@ -53,18 +51,6 @@ def test_a_library_that_is_not_installed_says_what_to_install(
     with pytest.raises(ModelError, match=r"pip install 'golem-forge\[models\]'") as caught:
         open_model(f"{provider}:x", settings={}, environ=keys, script_root=NOWHERE)
     assert caught.value.code == "MODEL_LIBRARY_MISSING"
-
-
-def test_naming_and_scripting_load_no_model_library() -> None:
-    program = """
-import sys
-import golem_forge.agent.model.selection, golem_forge.agent.model.scripted
-import golem_forge.agent.dialogue, golem_forge.agent.budget
-heavy = ("pydantic_ai", "anthropic", "openai", "httpx2", "rich", "prompt_toolkit")
-print([name for name in heavy if name in sys.modules])
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stdout.strip() == "[]", done.stderr
 
 
 def test_variables_meant_for_openai_reach_nobody_else(wire: object, monkeypatch: pytest.MonkeyPatch) -> None:

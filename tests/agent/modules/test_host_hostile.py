@@ -73,7 +73,13 @@ async def test_a_real_host_that_sends_no_description_is_a_load_error(place: Any)
         await place.custom("x").load()
 
 
-@pytest.mark.parametrize("line", ['{"id":2,"progress":[1,null,"m"]}', '{"id":1,"late":1}'], ids=["progress", "late"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param('{"id":2,"progress":[1,null,"m"]}', id="progress"),
+        pytest.param('{"id":1,"late":1}', id="late", marks=pytest.mark.long),
+    ],
+)
 async def test_a_flood_of_words_does_not_hold_up_others(place: Any, call: Any, line: str) -> None:
     place.write(
         "tools.py",

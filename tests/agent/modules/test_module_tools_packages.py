@@ -92,7 +92,7 @@ def external(place: Any, **block: Any) -> Any:
     "block",
     [
         {"entry_point": "web"},
-        {"entry_point": "list"},
+        pytest.param({"entry_point": "list"}, marks=pytest.mark.long),
         {"import": "everything"},
     ],
 )

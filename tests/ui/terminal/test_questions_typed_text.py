@@ -104,7 +104,11 @@ def one_letter_after_a_key_that_shows(desk: Desk) -> str:
     return "wy"
 
 
-WAYS = [bracketed, burst, typed, one_letter, one_letter_after_a_key_that_shows]
+WAYS = [
+    bracketed,
+    typed,
+    *(pytest.param(way, marks=pytest.mark.long) for way in (burst, one_letter, one_letter_after_a_key_that_shows)),
+]
 
 
 @pytest.mark.parametrize("write", WAYS)
@@ -139,7 +143,7 @@ def test_backspace_arms_it_too_and_ctrl_u_clears_several_lines_from_anywhere(pla
     desk.arms_again(BACKSPACE, len("one\ntwo\ny"))
 
 
-@pytest.mark.parametrize("text", ["a draft of before", " "])
+@pytest.mark.parametrize("text", ["a draft of before", pytest.param(" ", marks=pytest.mark.long)])
 def test_text_of_before_the_card_disarms_it(play: Play, text: str) -> None:
     desk = Desk(play, "later")
     desk.line("")
@@ -182,7 +186,7 @@ def test_text_that_forge_puts_into_the_line_disarms_it(play: Play) -> None:
     desk.arms_again()
 
 
-@pytest.mark.parametrize("write", [burst, typed])
+@pytest.mark.parametrize("write", [burst, pytest.param(typed, marks=pytest.mark.long)])
 def test_enter_sends_the_line_and_approves_nothing(play: Play, write: Callable[[Desk], str]) -> None:
     desk = Desk(play)
     desk.shows(READY)

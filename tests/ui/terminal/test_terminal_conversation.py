@@ -81,7 +81,9 @@ def test_a_line_typed_while_a_turn_runs_is_shown_as_queued_and_sent_at_the_next_
 SHOWN = {"forever": "on and on", "tool": "│ line two", "card": "(y once"}
 
 
-@pytest.mark.parametrize("key", [ESC, CTRL_C], ids=["Esc", "Ctrl+C"])
+@pytest.mark.parametrize(
+    "key", [pytest.param(ESC, id="Esc", marks=pytest.mark.long), pytest.param(CTRL_C, id="Ctrl+C")]
+)
 def test_u25_the_turn_is_interrupted_and_the_prompt_is_back_with_what_was_typed(play: Play, key: str) -> None:
     played = play()
     terminal = played.terminal
