@@ -66,10 +66,16 @@ def repository(shell: Shell) -> Path:
     ("command", "target", "proposal"),
     [
         ("echo x > .git/hooks/pre-commit", "/workspace/.git/hooks/pre-commit", "unprotect: [.git/hooks]"),
-        ("echo '#' >> .git/config", "/workspace/.git/config", "unprotect: [.git/config]"),
         ("echo x >> .git/info/exclude", "/workspace/.git/info/exclude", "unprotect: [.git]"),
-        ("echo x > .vscode/new", "/workspace/.vscode/new", "unprotect: [.vscode]"),
-        ("echo x > sub/.mcp.json", "/workspace/sub/.mcp.json", "unprotect: [.mcp.json]"),
+        pytest.param(
+            *("echo '#' >> .git/config", "/workspace/.git/config", "unprotect: [.git/config]"), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("echo x > .vscode/new", "/workspace/.vscode/new", "unprotect: [.vscode]"), marks=pytest.mark.long
+        ),
+        pytest.param(
+            *("echo x > sub/.mcp.json", "/workspace/sub/.mcp.json", "unprotect: [.mcp.json]"), marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_protected_name(shell: Shell, repository: Path, command: str, target: str, proposal: str) -> None:

@@ -33,28 +33,27 @@ def test_a_call_of_an_own_tool_is_judged_by_rules_trust_and_zones(person):
     assert explained(person, "greet", {"whom": "Ada"})[0] == 2
 
 
-@pytest.mark.parametrize(
-    ("rules", "said"),
-    [
-        ("{tool: greet, verdict: preApproved}", "preApproved (rules "),
-        ("{tool: greet, verdict: blocked, reason: not today}", "blocked (rules "),
-        ('{path: "/workspace", access: [read], verdict: blocked, reason: closed}', "blocked (rules "),
-        ("{tool: greet, verdict: preApproved, scope: {worker: somebody}}", "ask (base: "),
-        ("{tool: other, verdict: preApproved}", "ask (base: "),
-    ],
-)
-def test_show_says_what_a_call_would_meet(person, rules, said):
+JUDGED = {
+    "{tool: greet, verdict: preApproved}": "preApproved (rules ",
+    "{tool: greet, verdict: blocked, reason: not today}": "blocked (rules ",
+    '{path: "/workspace", access: [read], verdict: blocked, reason: closed}': "blocked (rules ",
+    "{tool: greet, verdict: preApproved, scope: {worker: somebody}}": "ask (base: ",
+    "{tool: other, verdict: preApproved}": "ask (base: ",
+}
+
+
+def test_show_says_what_a_call_would_meet(person):
     person.greet()
     assert person("activate", "greet", "--yes").code == 0
-    (person.forge_home / "rules.yaml").write_text(f"version: 1\nrules:\n  - {rules}\n")
-    _, judged = explained(person, "greet", {"who": "Ada"})
-    shown = person("show", "greet", "--json").json["approval"]
-    assert shown.startswith(said) and shown.startswith(judged["verdict"])
-    assert f"approval: {shown}\n" in person("show", "greet").out
-    planned = person.forge("run", "--dry-run", "--json").json
-    [tool] = [each for each in planned["tools"] if each["name"] == "greet"]
-    if "path" not in rules:
-        assert tool["verdict"] == judged["verdict"]
+    for rule, said in JUDGED.items():
+        (person.forge_home / "rules.yaml").write_text(f"version: 1\nrules:\n  - {rule}\n")
+        _, judged = explained(person, "greet", {"who": "Ada"})
+        shown = person("show", "greet", "--json").json["approval"]
+        assert shown.startswith(said) and shown.startswith(judged["verdict"]), rule
+        assert f"approval: {shown}\n" in person("show", "greet").out
+        planned = person.forge("run", "--dry-run", "--json").json
+        [tool] = [each for each in planned["tools"] if each["name"] == "greet"]
+        assert tool["verdict"] == judged["verdict"] or "path" in rule, rule
 
 
 def test_show_tells_a_rule_about_arguments_from_one_about_every_call(person):

@@ -181,6 +181,7 @@ def test_json_for_a_stream_of_ascii_is_still_json(environ: dict[str, str], tmp_p
     assert "sch\u00f6n \U0001f35e" in json.dumps(json.loads(ran.stdout), ensure_ascii=False)
 
 
+@pytest.mark.long
 def test_a_conversation_on_a_terminal_of_ascii_takes_every_character(tmp_path: Path, tried_walls: Path) -> None:
     known_walls.put(tried_walls, tmp_path / ".forge")
     (tmp_path / "w.yaml").write_text("turns: [{say: Sch\u00f6n \u2192 done}]\n", encoding="utf-8")

@@ -168,11 +168,19 @@ async def required(ground: Ground) -> None:
     assert "required MCP server 'a' is not available" in refused.error
 
 
-@of_a_server("trust")
-async def trust(ground: Ground) -> None:
-    look = calls(("a__look", {"at": "cwd"}), ("b__look", {"at": "cwd"}))
-    seen = await served(ground, [look, "ok"], approval="auto_deny", a={"trust": "trusted"}, b={"trust": "untrusted"})
-    assert seen.statuses() == ["success", "approval_denied"]
+@of_a_server("trust", "approval")
+async def who_is_asked(ground: Ground) -> None:
+    called = [("a__look", {"at": "cwd"}), ("b__look", {"at": "cwd"})]
+    called += [("b__wait", {"seconds": 0}), ("c__wait", {"seconds": 0})]
+    seen = await served(
+        ground,
+        [calls(*called), "ok"],
+        approval="auto_deny",
+        a={"trust": "trusted"},
+        b={"trust": "untrusted", "approval": {"tools": {"wait": "preApproved"}}},
+        c={"trust": "trusted", "approval": {"default": "blocked"}},
+    )
+    assert seen.statuses() == ["success", "approval_denied", "success", "policy_denied"]
 
 
 @of_a_server("tools.allow", "tools.deny")
@@ -181,19 +189,9 @@ async def which_tools(ground: Ground) -> None:
         ground,
         ["ok"],
         a={"tools": {"allow": ["lo*"]}},
-        b={"tools": {"allow": ["wait"]}},
-        c={"tools": {"allow": ["*"], "deny": ["wait"]}},
-        d={"tools": {"deny": ["l*"]}},
+        b={"tools": {"allow": ["*"], "deny": ["l*"]}},
     )
-    assert sorted(name for name in seen.offered if "__" in name) == ["a__look", "b__wait", "c__look", "d__wait"]
-
-
-@of_a_server("approval")
-async def approval(ground: Ground) -> None:
-    wait = calls(("a__wait", {"seconds": 0}), ("b__wait", {"seconds": 0}))
-    allowed = {"approval": {"tools": {"wait": "preApproved"}}}
-    seen = await served(ground, [wait, "ok"], approval="auto_deny", a=allowed, b={"approval": {"default": "blocked"}})
-    assert seen.statuses() == ["success", "policy_denied"]
+    assert sorted(name for name in seen.offered if "__" in name) == ["a__look", "b__wait"]
 
 
 @of_a_server("connect_timeout")

@@ -113,8 +113,8 @@ async def test_forge_checks_the_schema_and_the_host_what_only_the_model_knows(pl
             "exports: calculate, b",
         ),
         ("import os\nos._exit(4)", "x", "from ./tools.py: the process of this module ended (exit code 4)"),
-        ("raise SystemExit(2)", "x", "from ./tools.py: SystemExit: 2 (line 1)"),
-        ("def x(*args): ...", "x", "cannot be filled by name"),
+        pytest.param(*("raise SystemExit(2)", "x", "from ./tools.py: SystemExit: 2 (line 1)"), marks=pytest.mark.long),
+        pytest.param("def x(*args): ...", "x", "cannot be filled by name", marks=pytest.mark.long),
         (None, "x", "Failed to load custom tools from ./tools.py: tools.py: file not found"),
     ],
 )

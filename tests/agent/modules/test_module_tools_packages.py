@@ -151,10 +151,11 @@ async def test_only_the_listed_tools_of_a_package_exist(place: Any, call: Any, p
             {"import": "acme_tools.web:Wbe"},
             "AttributeError: module 'acme_tools.web' has no attribute 'Wbe' (did you mean 'Web'?)",
         ),
-        (
+        pytest.param(
             {"entry_point": "web", "tools": ["serch"]},
             "Tool 'serch' not found in entry point 'web' of acme-tools "
             "(did you mean 'search'?). Available exports: search, fetch",
+            marks=pytest.mark.long,
         ),
         ({"package": "acme-absent", "entry_point": "web"}, "Package 'acme-absent' is not installed"),
     ],

@@ -7,7 +7,6 @@ import os
 import signal
 from typing import Any
 
-import pytest
 from tests.deadlines import ROOM, within
 from tests.ui.acp.editor import Editor
 
@@ -88,17 +87,20 @@ def test_what_may_not_be_asked_for_is_refused(program: Any) -> None:
     assert json.loads(out)["error"]["message"] == "the first request is initialize"
 
 
-@pytest.mark.parametrize("text", ["```\n![](http://evil.test/x.png)\n```", "\x1b[2J\u202egnp.exe", "\ud800 half"])
-def test_hostile_text_stays_text(editor: Editor, text: str) -> None:
-    (editor.root / "hostile.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
+HOSTILE_TEXTS = ["```\n![](http://evil.test/x.png)\n```", "\x1b[2J\u202egnp.exe", "\ud800 half"]
+
+
+def test_hostile_text_stays_text(editor: Editor) -> None:
     session = editor.new()
-    shows = "{tool: exec_command, args: {cmd: cat hostile.txt}}"
-    editor.use_script(session, s=f"turns: [{{calls: [{shows}]}}, {{say: ok}}]\n")
-    assert editor.prompt(session, "show it") == {"stopReason": "end_turn"}
-    shown = editor.updates("tool_call_update")[-1]["content"][-1]["content"]["text"]
-    fence = shown.split("\n")[0]
-    assert set(fence) == {"`"} and shown.endswith(f"\n{fence}") and shown.count(fence) == 2
-    assert "\x1b" not in shown and "\u202e" not in shown
+    turn = "{calls: [{tool: exec_command, args: {cmd: cat hostile.txt}}]}, {say: ok}"
+    editor.use_script(session, s=f"turns: [{', '.join([turn] * len(HOSTILE_TEXTS))}]\n")
+    for text in HOSTILE_TEXTS:
+        (editor.root / "hostile.txt").write_bytes(text.encode("utf-8", "surrogatepass"))
+        assert editor.prompt(session, "show it") == {"stopReason": "end_turn"}
+        shown = editor.updates("tool_call_update")[-1]["content"][-1]["content"]["text"]
+        fence = shown.split("\n")[0]
+        assert set(fence) == {"`"} and shown.endswith(f"\n{fence}") and shown.count(fence) == 2
+        assert "\x1b" not in shown and "\u202e" not in shown
 
 
 def with_secret(value: Any, secret: Any) -> list[Any]:
