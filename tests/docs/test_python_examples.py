@@ -34,6 +34,7 @@ def test_the_example_prints_what_the_page_says(code: str, printed: str, tmp_path
     assert_prints(ready_forge.program("example.py", cwd=folder, env=os.environ), code, printed)
 
 
+@pytest.mark.long
 def test_the_first_one_does_in_an_interpreter_of_its_own(tmp_path: Path, own_home: Path, tried_walls: Path) -> None:
     known_walls.put(tried_walls, own_home / ".forge")
     code, printed = EXAMPLES[0].values

@@ -31,6 +31,7 @@ _END = "\x1eend of command\x1e"
 ONLY_WORDS = re.compile(r"""forge(?! doctor)(?: +(?:[\w./:,=@%+-]|'[^']*'|"[^"$`\\]*")+)*""")
 """A command in which a shell finds nothing to do but to take the words apart. `forge doctor` tries the walls each time;
 the one that is ready is told of them."""
+_UNSEEN = re.compile(rf"(?P<words>{ONLY_WORDS.pattern}) (?P<errors>2?)> /dev/null")
 
 DURATION = r"(?:\d+ min \d+ s|\d+ h \d+ min|\d+(?:\.\d+)? (?:ms|s|min|h))\b"
 """However long it took: `6.3 ms`, `850 ms`, `1.5 s`, `4 min 5 s`, `2.5 h`."""
@@ -83,8 +84,9 @@ def _goes_on(command: list[str]) -> bool:
 
 
 def run_steps(steps: list[Step], folder: Path, forge: Path, place: str = "") -> list[str]:
-    """What each command printed. One that is only `forge` and its words is run in this process, the others by bash,
-    with the `forge` that is ready at `place` (see ready_forge) or else the real one."""
+    """What each command printed. One that is only `forge` and its words, and perhaps shows only one of its streams, is
+    run in this process, the others by bash, with the `forge` that is ready at `place` (see ready_forge) or else the
+    real one."""
     home, project = folder / "home", folder / "home" / "notes"
     project.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FORGE_", "PYTHON"))}
@@ -100,8 +102,11 @@ def run_steps(steps: list[Step], folder: Path, forge: Path, place: str = "") -> 
     printed = []
     with Shell(project, environ, folder / "left", function) as shell:
         for step in steps:
-            if ONLY_WORDS.fullmatch(step.command):
-                said, code = _run_here(shlex.split(step.command)[1:], shell.cwd, shell.environ)
+            half = _UNSEEN.fullmatch(step.command)
+            if half or ONLY_WORDS.fullmatch(step.command):
+                words = shlex.split(half["words"] if half else step.command)[1:]
+                unseen = (2 if half["errors"] else 1) if half else 0
+                said, code = _run_here(words, shell.cwd, shell.environ, unseen)
                 shell.end_as(code)
             else:
                 said = shell.run(step.command)
@@ -147,23 +152,29 @@ class Shell:
         self._bash.communicate()
 
 
-def _run_here(words: list[str], cwd: Path, environ: dict[str, str]) -> tuple[str, int]:
-    """What `forge WORD…` prints on both streams, in this order, and its exit code."""
+def _run_here(words: list[str], cwd: Path, environ: dict[str, str], unseen: int) -> tuple[str, int]:
+    """What `forge WORD…` prints on both streams, in this order, and its exit code. `unseen`: 1 or 2, the stream that is
+    not shown."""
     from golem_forge.cli.main import main
     from golem_forge.tools import live_output
 
     before = [os.dup(number) for number in (1, 2)]
     with (
         tempfile.TemporaryFile() as said,
-        open(os.devnull) as nothing,
+        open(os.devnull, "r+") as nothing,
         io.TextIOWrapper(os.fdopen(os.dup(said.fileno()), "wb"), encoding="utf-8", write_through=True) as stream,
-        mock.patch.multiple(sys, stdin=nothing, stdout=stream, stderr=stream),
+        mock.patch.multiple(
+            sys,
+            stdin=nothing,
+            stdout=nothing if unseen == 1 else stream,
+            stderr=nothing if unseen == 2 else stream,
+        ),
         mock.patch.object(live_output, "_DELAY_S", _NEVER_S),
         mock.patch.dict(os.environ, environ, clear=True),
         chdir(cwd),
     ):
         for number in (1, 2):
-            os.dup2(said.fileno(), number)
+            os.dup2((nothing if number == unseen else said).fileno(), number)
         try:
             code = main(words)
         except SystemExit as end:
