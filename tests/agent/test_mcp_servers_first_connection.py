@@ -154,6 +154,7 @@ async def test_an_interrupt_ends_a_waiting_call_and_not_the_connecting(bench: Mc
         assert state(talk, "mute") == "connecting", "others may wait for the same"
 
 
+@pytest.mark.long
 async def test_a_persons_call_is_interrupted_too(bench: McpBench) -> None:
     async with bench.session() as session:
         for caller in (Caller.HUMAN, Caller.LLM):

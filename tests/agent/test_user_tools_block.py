@@ -100,31 +100,29 @@ async def test_a_worker_that_makes_tools_needs_no_other_zone(play: Play, home: P
     assert [status for status, _ in played.script.results()] == ["success", "sandbox_denied"]
 
 
-@pytest.mark.parametrize(
-    ("approval", "status", "cards"),
-    [
-        ({"default": "preApproved"}, "success", 0),
-        ({"tools": {"notes": "preApproved"}}, "success", 0),
-        ({"default": "preApproved", "tools": {"notes": "ask"}}, "success", 1),
-        ({"tools": {"notes": "blocked"}}, "policy_denied", 0),
-        ({}, "success", 1),
-    ],
-)
-async def test_the_blocks_approval_counts_for_its_tools(
-    play: Play, home: Path, asked: Any, approval: dict[str, Any], status: str, cards: int
-) -> None:
+APPROVALS: list[tuple[dict[str, Any], str, int]] = [
+    ({"default": "preApproved"}, "success", 0),
+    ({"tools": {"notes": "preApproved"}}, "success", 0),
+    ({"default": "preApproved", "tools": {"notes": "ask"}}, "success", 1),
+    ({"tools": {"notes": "blocked"}}, "policy_denied", 0),
+    ({}, "success", 1),
+]
+
+
+async def test_the_blocks_approval_counts_for_its_tools(play: Play, home: Path, asked: Any) -> None:
     folder(home, "notes")
     await activated(play, home, "notes")
-    ask = asked()
-    played = await play(
-        [calls(("notes", {})), "ok"],
-        turn="go",
-        home=home,
-        worker=worker(approval=approval),
-        approval="interactive",
-        approval_callback=ask,
-    )
-    assert (played.script.results()[0][0], len(ask)) == (status, cards)
+    for approval, status, cards in APPROVALS:
+        ask = asked()
+        played = await play(
+            [calls(("notes", {})), "ok"],
+            turn="go",
+            home=home,
+            worker=worker(approval=approval),
+            approval="interactive",
+            approval_callback=ask,
+        )
+        assert (played.script.results()[0][0], len(ask)) == (status, cards), approval
 
 
 async def test_what_the_block_blocks_is_not_promoted_either(play: Play, home: Path) -> None:

@@ -343,7 +343,10 @@ def test_u5_several_cards_queue_with_their_place_and_one_key_pressed_twice_answe
     assert len({note["requestId"] for note in played.noted("approvalResponse")}) == 3
 
 
-@pytest.mark.parametrize(("scene", "key", "over"), [("three", CTRL_C, "turn interrupted"), ("covered", "3", "memory")])
+@pytest.mark.parametrize(
+    ("scene", "key", "over"),
+    [("three", CTRL_C, "turn interrupted"), pytest.param("covered", "3", "memory", marks=pytest.mark.long)],
+)
 def test_a_card_that_ends_with_the_one_before_it_is_never_drawn(play: Play, scene: str, key: str, over: str) -> None:
     played = ask(play, scene, PAUSE=str(LONG))
     terminal = played.terminal
