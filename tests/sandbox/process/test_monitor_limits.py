@@ -10,6 +10,7 @@ from tests.deadlines import PATIENCE, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits
 from golem_forge.sandbox.process import monitor
+from golem_forge.sandbox.process.launch import TreeRoot
 from golem_forge.sandbox.walls.model import Streams
 
 from .conftest import living
@@ -17,8 +18,13 @@ from .conftest import living
 ALLOCATE = (
     "import time; kept = [bytearray(b'x' * (1 << 20)) for _ in range(%d)]; print('held', flush=True); time.sleep(60)"
 )
+IN_ONE_TREE = pytest.mark.parametrize(
+    "root", [TreeRoot.NAMESPACE, pytest.param(TreeRoot.LAUNCHER, marks=pytest.mark.long)], indirect=True, ids=str
+)
+"""For rules that are the same for both kinds of trees: the tests without it are of both."""
 
 
+@IN_ONE_TREE
 async def test_output_without_end(run, marker):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with within(30):
@@ -27,7 +33,7 @@ async def test_output_without_end(run, marker):
 
     assert ending.code == "OUTPUT_LIMIT"
     assert child.output.size == 24 * MIB
-    assert all(set(piece) == {ord("x")} for piece in child.output.pieces())
+    assert all(piece.count(b"x") == len(piece) for piece in child.output.pieces())
     assert sum(map(len, child.output.pieces())) == 24 * MIB
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown < 12 * MIB
@@ -78,6 +84,7 @@ rest(60)
 """
 
 
+@IN_ONE_TREE
 @pytest.mark.parametrize(
     "script",
     [
@@ -129,6 +136,7 @@ rest(0)
 """
 
 
+@IN_ONE_TREE
 @pytest.mark.parametrize(
     ("script", "memory"),
     [
@@ -154,7 +162,9 @@ BOMB = 'b() { [ "$1" -gt 6 ] && { sleep 60; return; }; b $(($1+1)) | b $(($1+1))
 
 
 @pytest.mark.parametrize(
-    "bomb", [BOMB, BOMB.replace("sleep 60;", "setsid sleep 60;")], ids=["one-group", "own-sessions"]
+    "bomb",
+    [pytest.param(BOMB, marks=pytest.mark.long), BOMB.replace("sleep 60;", "setsid sleep 60;")],
+    ids=["one-group", "own-sessions"],
 )
 async def test_fork_bomb(run, marker, bomb):
     child = await run(bomb, processes=32)
@@ -173,7 +183,14 @@ async def test_many_quiet_processes(run):
 
 
 @pytest.mark.parametrize(
-    ("before", "ended_by"), [("", signal.SIGXCPU), ("trap '' XCPU;", signal.SIGKILL)], ids=["obeys", "ignores"]
+    ("root", "before", "ended_by"),
+    [
+        pytest.param(TreeRoot.LAUNCHER, "", signal.SIGXCPU, id="obeys"),
+        pytest.param(TreeRoot.NAMESPACE, "", signal.SIGXCPU, id="obeys in a namespace", marks=pytest.mark.long),
+        pytest.param(TreeRoot.LAUNCHER, "trap '' XCPU;", signal.SIGKILL, id="ignores", marks=pytest.mark.long),
+        pytest.param(TreeRoot.NAMESPACE, "trap '' XCPU;", signal.SIGKILL, id="ignores in a namespace"),
+    ],
+    indirect=["root"],
 )
 async def test_cpu_time(run, before, ended_by):
     child = await run(f"{before} while :; do :; done", cpu_s=1)

@@ -33,15 +33,11 @@ SHAPES = {
     "holds stdout": "setsid sh -c 'trap \"\" TERM; sleep 600; echo late' & ",
     "stopped": "sleep 600 & kill -STOP $!;",
 }
+EVERY_SHAPE = " ".join(SHAPES.values())
 
 
-@pytest.fixture(params=SHAPES, ids=lambda name: name.replace(" ", "-"))
-def shape(request: pytest.FixtureRequest) -> str:
-    return SHAPES[request.param]
-
-
-async def test_end_leaves_nobody(run, shape, marker):
-    child = await run(f"{shape} echo there; sleep 600")
+async def test_end_leaves_nobody(run, marker):
+    child = await run(f"{EVERY_SHAPE} echo there; sleep 600")
     await until_output(child, "there")
     with within(1):
         ending = await child.end()
@@ -53,8 +49,8 @@ async def test_end_leaves_nobody(run, shape, marker):
     assert await child.wait() is ending
 
 
-async def test_what_a_command_leaves_ends_with_it(run, shape, marker):
-    child = await run(f"{shape} echo there; exit 5")
+async def test_what_a_command_leaves_ends_with_it(run, marker):
+    child = await run(f"{EVERY_SHAPE} echo there; exit 5")
     await until_output(child, "there")
     with within(1):
         ending = await child.wait(PATIENCE)
@@ -245,7 +241,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("fork", ["kept", "exec"])
+@pytest.mark.parametrize("fork", ["kept", pytest.param("exec", marks=pytest.mark.long)])
 async def test_forge_killed_although_the_first_process_was_taken_over(fork, marker):
     """Trees of two loops whose roots would live on by themselves."""
     pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
@@ -426,7 +422,7 @@ async def test_a_forge_that_is_silent_loses_its_trees(fresh_watchdog, run, marke
     """It was stopped, or its lease ran out: others go on in its place, and nobody of a tree goes on beside them."""
     assert watchdog_child.END_ALL == launcher.END_ALL
     fresh_watchdog.beat(int(PATIENCE))
-    child = await run(f"{' '.join(SHAPES.values())} echo there; sleep 600")
+    child = await run(f"{EVERY_SHAPE} echo there; sleep 600")
     await until_output(child, "there")
     fresh_watchdog.beat(1)
     gone_within(marker, PATIENCE)
