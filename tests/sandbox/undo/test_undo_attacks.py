@@ -151,14 +151,19 @@ def test_a_file_is_not_changed_unseen_through_a_link_in_such_a_directory(project
 
 
 # one odd path in a change set, and nothing of it can be undone
-def test_forge_undo_takes_back_a_call_that_made_odd_names(root: Path, commands: Commands) -> None:
-    (root / "thesis.txt").write_text("four years\n")
+def test_forge_undo_takes_back_a_call_that_made_odd_names_in_a_linked_worktree(
+    root: Path, tmp_path: Path, commands: Commands
+) -> None:
+    tree = tmp_path / "tree"
+    git(root, "worktree", "add", "-q", "-b", "side", str(tree))
+    (tree / "thesis.txt").write_text("four years\n")
     odd = """touch "$(printf 'q\\nr')" "$(printf '\\377\\376')" """
     deep = "p=d; for i in $(seq 1 75); do p=$p/d; done; mkdir -p $p; touch $p/x"
-    commands.contained(root, f"rm thesis.txt; {odd}; {deep}")
-    assert not (root / "thesis.txt").exists()
-    said = commands.forge(root, "undo", "--yes")
-    assert (root / "thesis.txt").exists(), said
+    commands.contained(tree, f"rm thesis.txt src/b.py; git commit -qam gone; {odd}; {deep}", words=".words.yaml")
+    assert not (tree / "thesis.txt").exists()
+    said = commands.forge(tree, "undo", "--yes")
+    assert (tree / "thesis.txt").exists() and (tree / "src/b.py").exists(), said
+    assert git(tree, "log", "-1", "--format=%s") == "first\n", said
 
 
 # no session was opened since Forge was killed, and `forge undo` says that nothing changed
@@ -178,14 +183,6 @@ def test_forge_undo_takes_back_a_call_whose_forge_was_killed(root: Path, project
     assert said.count("created ") == 1  # /workspace/made, and by no other name
     commands.forge(root, "undo", "--yes")
     assert git(root, "status", "--porcelain") == ""
-
-
-def test_forge_undo_works_in_a_linked_worktree(root: Path, tmp_path: Path, commands: Commands) -> None:
-    tree = tmp_path / "tree"
-    git(root, "worktree", "add", "-q", "-b", "side", str(tree))
-    commands.contained(tree, "rm src/b.py; git commit -qam gone", words=".words.yaml")
-    said = commands.forge(tree, "undo", "--yes")
-    assert (tree / "src/b.py").exists(), said
 
 
 # a FIFO hangs every later session
@@ -266,10 +263,12 @@ def diverge(root: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "commands"),
     [
-        ("merge topic", ("merge --abort", "reset --hard", "commit -qam resolved")),
+        ("merge topic", ("merge --abort", "commit -qam resolved")),
+        ("status", ("rebase topic",)),
+        pytest.param("merge topic", ("reset --hard",), marks=pytest.mark.long),
         pytest.param("cherry-pick topic", ("reset",), marks=pytest.mark.long),
-        ("rebase topic", ("rebase --abort", "rebase --skip")),
-        ("status", ("merge topic", "rebase topic")),
+        pytest.param("rebase topic", ("rebase --abort", "rebase --skip"), marks=pytest.mark.long),
+        pytest.param("status", ("merge topic",), marks=pytest.mark.long),
     ],
 )
 def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str, commands: tuple[str, ...]) -> None:

@@ -114,7 +114,7 @@ MORE_PARTS = [pytest.param(n, id=f"a repository {n}", marks=pytest.mark.long) fo
 def test_undo_of_every_turn_gives_the_tree_back(part: int | None, is_long: bool) -> None:
     @seed(part or 0)
     @settings(
-        max_examples=1000 if is_long else 10 if part == 0 else 5,
+        max_examples=1000 if is_long else 5,
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
