@@ -29,16 +29,14 @@ def listed(where: Path) -> str:
 
 
 CHANGES = {
-    "new": "echo 1 > new; git add new",
+    "new": "echo 1 > new; ln -s Makefile link; git add .",
     "changed": "echo 2 > Makefile; git add Makefile",
     "removed": "git rm -q Makefile",
     "renamed": "git mv Makefile Other",
     "made executable": "git update-index --chmod=+x Makefile",
-    "a link": "ln -s Makefile link; git add link",
     "a folder in the place of a file": "git rm -q Makefile; mkdir Makefile; echo 1 > Makefile/x; git add .",
-    "odd names": "touch $'a\\nb' $'\\xff' ' ' '*'; git add .",
+    "odd names of empty files": "touch $'a\\nb' $'\\xff' ' ' '*'; git add .",
     "a submodule's commit": "git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub; mkdir sub",
-    "an empty file": "touch empty; git add empty",
     "many": "for i in $(seq 400); do echo $i > f$i; done; git add .",
     "a conflict": "git checkout -q -b b HEAD~1; echo b > c; git add c; git commit -qm b; git checkout -q main;"
     " echo m > c; git add c; git commit -qm m; git merge -q b; true",
@@ -47,7 +45,7 @@ CHANGES = {
 }
 
 
-OF_VERSION_4 = ("renamed", "made executable", "odd names", "many", "a conflict")
+OF_VERSION_4 = ("renamed", "odd names of empty files", "many", "a conflict")
 """Its paths are shortened by those before them."""
 
 
