@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -51,14 +50,11 @@ class Project:
     async def fetch(self, *refspecs: str, **args: Any) -> Outcome:
         return await self.bench.call("git_fetch", refspecs=list(refspecs), **args)
 
-    def others_push(self, subject: str, branch: str = "main", *options: str) -> None:
-        """Somebody else's commit on a branch of the remote."""
-        other = self.root.parent / f"other-{len(os.listdir(self.root.parent))}"
-        git(self.root.parent, "clone", "-q", str(self.remote), str(other))
-        git(other, "checkout", "-q", "-B", branch)
+    def others_push(self, subject: str, branch: str = "main") -> None:
+        """Somebody else's commit on top of main, on a branch of the remote."""
         author = ("-c", "user.name=B", "-c", "user.email=b@example.test")
-        git(other, *author, "commit", "-q", "--allow-empty", "-m", subject)
-        git(other, "push", "-q", *options, "origin", f"HEAD:refs/heads/{branch}")
+        made = self.served(*author, "commit-tree", "-p", "main", "-m", subject, "main^{tree}")
+        self.served("update-ref", f"refs/heads/{branch}", made)
 
 
 @pytest.fixture

@@ -50,7 +50,9 @@ async def test_a_clone_may_be_short_and_of_one_branch_and_covered_by_a_rule(serv
     assert "first\n" in there.text and "main" not in there.text and there.text.endswith("true\n")
 
 
-async def test_a_clone_that_cannot_be_is_said_in_words(served: Project) -> None:
+async def test_a_clone_that_cannot_be_is_said_in_words_and_an_address_is_listed_without_a_repository(
+    served: Project,
+) -> None:
     served.answers = lambda request: {"approved": False}
     denied = await served.bench.cmd(f"git clone {served.url} here")
     assert denied.status is Status.APPROVAL_DENIED and not (served.root / "here").exists()
@@ -64,9 +66,7 @@ async def test_a_clone_that_cannot_be_is_said_in_words(served: Project) -> None:
     )
     assert outcome.status is Status.EXECUTION_FAILED and PASSWORD not in outcome.text
     assert not (served.root / "here").exists()
-
-
-async def test_an_address_is_listed_where_there_is_no_repository(served: Project) -> None:
+    served.asked.clear()
     (served.root / ".git").rename(served.root.parent / "elsewhere.git")
     outcome = await served.bench.cmd(f"git ls-remote {served.url}")
     assert outcome.status is Status.SUCCESS, outcome.text

@@ -31,7 +31,7 @@ async def test_a_fetch_moves_remote_tracking_branches_and_follows_tags(project: 
     assert project.git("for-each-ref") == refs and len(project.asked) == asked + 1
 
 
-async def test_a_pull_is_one_call_with_one_card_and_merges_inside(project: Project) -> None:
+async def test_a_pull_is_one_call_with_one_card_and_merges_or_rebases_inside(project: Project) -> None:
     await project.push(set_upstream=True)
     project.others_push("by another")
     asked = len(project.asked)
@@ -42,17 +42,13 @@ async def test_a_pull_is_one_call_with_one_card_and_merges_inside(project: Proje
     assert "exec git merge --ff-only FETCH_HEAD" in request.effects
     assert project.git("log", "-1", "--format=%s", "main") == "by another"
     assert project.git("status", "--porcelain") == ""
-
-
-async def test_a_pull_that_diverged_merges_or_rebases_as_it_was_asked_to(project: Project) -> None:
-    await project.push(set_upstream=True)
     project.others_push("theirs")
     project.commit("mine")
     plain = await project.bench.cmd("git pull")
     assert plain.status is Status.EXECUTION_FAILED and project.git("log", "-1", "--format=%s") == "mine"
     rebased = await project.bench.cmd("git pull --rebase")
     assert rebased.status is Status.SUCCESS, rebased.text
-    assert project.git("log", "--format=%s") == "mine\ntheirs\nfirst"
+    assert project.git("log", "--format=%s") == "mine\ntheirs\nby another\nfirst"
 
 
 async def test_a_fetch_into_a_branch_of_the_person_is_refused(project: Project) -> None:
