@@ -189,7 +189,7 @@ def test_20_what_json_cannot_hold_becomes_text(value: Any, text: str) -> None:
         lambda: None,
         iter([1]),
         range(3),
-        [1] * 300_000,
+        [1] * 201_000,
         {"kind": "x.y", "data": cyclic_dict()},
         {"kind": "x.y", "data": math.nan},
         {"kind": "file_list", "path": "/", "files": [object()], "count": 1},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 from typing import Annotated, Any
@@ -218,6 +219,7 @@ WAYS = each("draft history template summary permission attachment comment schedu
 MISTAKES = ("wrong", "missing", "doubled", "swapped")
 
 
+@functools.cache
 def five_thousand() -> list[Tool]:
     combined = [(act, thing, way) for act in ACTS for thing in THINGS for way in (*WAYS, "")]
     names = ["_".join(filter(None, parts)) for parts in combined][:5000]

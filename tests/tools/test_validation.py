@@ -198,7 +198,7 @@ TWICE = {
 }
 
 
-LARGE: list[Callable[[], Any]] = [wide, lambda: ["x"] * 500_000, lambda: ["x" * 1_000_000] * 20]
+LARGE: list[Callable[[], Any]] = [wide, lambda: ["x"] * 100_000, lambda: ["x" * 1_000_000] * 20]
 """Asked of the schemas that look into every item."""
 ODD_VALUES: list[Callable[[], Any]] = [
     lambda: deep(50),

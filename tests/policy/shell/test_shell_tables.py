@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import pytest
 from tests.deadlines import PATIENCE
 from tests.tables import table
 
@@ -29,6 +30,8 @@ VALUE = re.compile(r"\s|=\[?[A-Z<+-]")
 """A value of a long option that its letter takes, too; `-p, --indicator-style=slash` takes none."""
 NO_BEGINNINGS = ("ruff",)
 """Programs that take an option by its whole name only, although their tables share options of others."""
+SLOW = ("mvn", "npm")
+"""Programs that take half a second to print their help."""
 SYSTEM = [name for name, row in READ_ONLY_TABLE.items() if row.switches | row.valued | row.optional]
 PLACES = f"{Path(sys.executable).parent}:/usr/bin:/bin:{os.environ.get('PATH', '')}"
 
@@ -116,10 +119,16 @@ def test_a_row_says_what_the_program_says(program: str, tmp_path: Path) -> None:
     assert differences(READ_ONLY_TABLE[program], told_options([program], tmp_path)) == []
 
 
-@table("words", sorted(COVERED_FORMS))
+@table("words", [words for words in sorted(COVERED_FORMS) if words[0] not in SLOW])
 def test_a_form_says_what_the_program_says(words: tuple[str, ...], tmp_path: Path) -> None:
     told = told_options(words, tmp_path)
     assert form_differences(COVERED_FORMS[words], told, beginnings=words[0] not in NO_BEGINNINGS) == []
+
+
+@pytest.mark.long
+@table("words", [words for words in sorted(COVERED_FORMS) if words[0] in SLOW])
+def test_a_form_says_what_a_slow_program_says(words: tuple[str, ...], tmp_path: Path) -> None:
+    assert form_differences(COVERED_FORMS[words], told_options(words, tmp_path)) == []
 
 
 def test_programs_that_are_on_every_machine_list_their_options(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ async def test_the_real_walls_hold_what_they_promise(monkeypatch: pytest.MonkeyP
 @needs_landlock
 async def test_without_bubblewrap_walls_are_read_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probing, "find_bwrap", lambda: None)
+    monkeypatch.setattr(probing, "_landlock", read_only_walls)
     report = await probe(cache=None, within=PATIENT)
     assert report.level is Level.LANDLOCK
     assert "bubblewrap is not installed" in report.cause
@@ -144,8 +145,9 @@ def test_a_backend_that_isolates_nothing_is_found_out(tmp_path: Path, monkeypatc
 
 @needs_landlock
 @needs_bwrap
-def test_a_filter_around_forge_is_named_as_the_cause() -> None:
+def test_a_filter_around_forge_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a container whose profile refuses namespaces: the kernel really refuses them here."""
+    monkeypatch.setattr(probing, "_landlock", read_only_walls)
     program = filter_program()
 
     class Program(ctypes.Structure):

@@ -42,7 +42,11 @@ OTHERS = (
 
 
 @pytest.mark.usefixtures("usual_limit")
-@pytest.mark.parametrize("operations", [(MOVE_FAR,), (ADD_DEEP,), OTHERS], ids=["move", "add", "others"])
+@pytest.mark.parametrize(
+    "operations",
+    [(MOVE_FAR,), *(pytest.param(each, marks=pytest.mark.long) for each in ((ADD_DEEP,), OTHERS))],
+    ids=["move", "add", "others"],
+)
 async def test_the_largest_patch(ctx: ToolContext, workspace: Path, operations: tuple[str, ...]) -> None:
     for number in range(MOST):
         (workspace / f"f{number}").write_text("x\n")

@@ -120,7 +120,7 @@ async def test_what_is_not_searched(call: Any, engine: str, workspace: Path, tmp
     assert await found(call, mode="lines") == [f"{path}:1: needle" for path in expected]
 
 
-@table("path", [".", "late", "early"])
+@table("path", [".", "late"])
 async def test_a_nul_after_the_first_8_kib_makes_no_file_binary(
     call: Any, engine: str, workspace: Path, path: str
 ) -> None:
@@ -199,12 +199,10 @@ async def test_every_zone(call: Any, engine: str, workspace: Path, docs: Path) -
 @table(
     ("include", "names"),
     [
-        ("*.py", ["a.py", "src/b.py", "src/deep/c.py"]),
         ("*.{py,ts}", ["a.py", "src/b.py", "src/d.ts", "src/deep/c.py"]),
         ("src/*.py", ["src/b.py"]),
         ("/src/**/*.py", ["src/b.py", "src/deep/c.py"]),
         ("src/deep/", ["src/deep/c.py"]),
-        ("[ab].py", ["a.py", "src/b.py"]),
         ("!*.py", ["src/d.ts"]),
         ("*.log", []),
     ],
@@ -248,16 +246,10 @@ async def test_ignore_case_and_unicode(call: Any, engine: str, workspace: Path) 
 @table(
     ("pattern", "lines"),
     [
-        (r"^b", [2]),
-        (r"a$", [1]),
-        (r"a\s", []),
-        (r"[^x]b", []),
+        (r"^b|a$", [1, 2]),
+        (r"a\s|[^x]b|d{2,}", []),
         (r"^$", [3]),
-        (r"a|c", [1, 4]),
-        (r"\bcd\b", [4]),
-        (r"d{2,}", []),
-        (r"(c)(d)", [4]),
-        (r"c.", [4]),
+        (r"\b(c)(d)\b|c.", [4]),
     ],
 )
 async def test_lines_are_matched_one_by_one(
