@@ -52,6 +52,9 @@ def forget_environment() -> None:
         if name not in _KEPT and not name.startswith(_KEPT_FAMILIES):
             del os.environ[name]
     os.environ.update(_SET)
+    # Shims of version managers come last: each is a script that takes longer than the program it looks for.
+    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(sorted(entries, key=lambda entry: entry.rstrip("/").endswith("/shims")))
     if os.geteuid() == 0:  # tests of root become other accounts too, which may not get into a directory of root's
         os.environ.pop("TMPDIR", None)
         tempfile.tempdir = None
