@@ -442,43 +442,36 @@ def test_trust_is_for_the_bytes_that_were_parsed(project: Path) -> None:
     assert not store.trusted_with(project, {"forge.yaml": b"approval: {default: preApproved}\n"})
 
 
-@pytest.mark.parametrize(
-    "path", ["hooks/pre-commit", "config", "commondir", "worktrees/w/gitdir", "modules/m/commondir"]
-)
-async def test_a_zone_inside_git_is_still_inside_git(project: Path, asked: Any, path: str) -> None:
+async def test_a_zone_inside_git_is_still_inside_git(project: Path, asked: Any) -> None:
+    paths = ("hooks/pre-commit", "config", "commondir", "worktrees/w/gitdir", "modules/m/commondir")
     (project / ".git").mkdir()
     (project / "forge.yaml").write_text("sandbox: {zones: {g: {path: .git, approval: {write: preApproved}}}}\n")
     TrustStore(forge_home()).give(project)
     ask = asked({"approved": False})
     async with open_session(project, approval_callback=ask) as session:
-        await session.call("write_file", {"path": f"/g/{path}", "content": "x"})
-    assert [request.risk for request in ask] == ["critical"]
+        for path in paths:
+            await session.call("write_file", {"path": f"/g/{path}", "content": "x"})
+    assert [(request.args["path"], request.risk) for request in ask] == [(f"/g/{path}", "critical") for path in paths]
 
 
-@pytest.mark.parametrize(
-    ("path", "risks"),
-    [
-        (".claude/settings.json", ["critical"]),
-        ("sub/app.code-workspace", ["critical"]),
-        (".npmrc", ["critical"]),
-        (".github/workflows/ci.yml", ["high"]),
-        (".pdbrc", ["high"]),
-        ("src/x.pth", ["high"]),
-        ("golem_forge/__init__.py", ["high"]),
-        ("AGENTS.md", []),
-        ("README.md", []),
-    ],
-)
-async def test_names_that_other_programs_obey_ask_whatever_the_zone_says(
-    project: Path, asked: Any, path: str, risks: list[str]
-) -> None:
+async def test_names_that_other_programs_obey_ask_whatever_the_zone_says(project: Path, asked: Any) -> None:
+    risks = {
+        ".claude/settings.json": "critical",
+        "sub/app.code-workspace": "critical",
+        ".npmrc": "critical",
+        ".github/workflows/ci.yml": "high",
+        ".pdbrc": "high",
+        "src/x.pth": "high",
+        "golem_forge/__init__.py": "high",
+    }
     (project / "forge.yaml").write_text("sandbox: {zones: {workspace: {path: ., approval: {write: preApproved}}}}\n")
     TrustStore(forge_home()).give(project)
     ask = asked({"approved": False})
     async with open_session(project, approval_callback=ask) as session:
-        await session.call("write_file", {"path": path, "content": "x"})
-    assert [request.risk for request in ask] == risks
-    assert (project / path).exists() is not bool(risks)
+        for path in (*risks, "AGENTS.md", "README.md"):
+            await session.call("write_file", {"path": path, "content": "x"})
+            assert (project / path).exists() is (path not in risks)
+    assert {request.args["path"]: request.risk for request in ask} == risks and len(ask) == len(risks)
 
 
 async def test_refused_reads_hold_no_descriptors(project: Path) -> None:

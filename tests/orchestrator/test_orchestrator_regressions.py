@@ -153,24 +153,6 @@ async def test_a_tool_that_only_reads_cannot_call_one_that_writes(make_path: Any
     assert (await path.call(ToolCall("act", {}))).text == "written"
 
 
-async def test_a_tool_that_has_ended_can_call_nothing(make_path: Any) -> None:
-    kept: list[ToolContext] = []
-
-    @tool(needs_approval=False)
-    async def leaves(*, ctx: ToolContext) -> str:
-        kept.append(ctx)
-        return "ok"
-
-    @tool(needs_approval=False)
-    async def other() -> str:
-        return "ran"
-
-    path = make_path(leaves, other)
-    await path.call(ToolCall("leaves", {}))
-    late = await kept[0].call("other", {})
-    assert (late.status, late.executed) == ("policy_denied", False)
-
-
 async def test_a_sync_tool_may_call_others_and_wait(make_path: Any) -> None:
     @tool(needs_approval=False)
     def inner(x: int) -> int:
@@ -327,10 +309,16 @@ async def test_a_tool_that_calls_after_its_end_is_refused_and_told_why(make_path
         kept.append(ctx)
         return "ok"
 
-    path = make_path(early)
+    @tool(needs_approval=False)
+    async def other() -> str:
+        raise AssertionError("ran")
+
+    path = make_path(early, other)
     first = await path.call(ToolCall("early", {}))
-    late = await kept[0].call("early", {})
     assert first.ok
-    assert (late.status, late.error) == ("policy_denied", "'early' has ended and can call no more tools.")
-    assert late.call.parent_id == first.call.id
+    for name in ("early", "other"):
+        late = await kept[0].call(name, {})
+        assert (late.status, late.executed) == ("policy_denied", False)
+        assert late.error == "'early' has ended and can call no more tools."
+        assert late.call.parent_id == first.call.id
     assert len(kept) == 1
