@@ -64,19 +64,23 @@ def test_the_owner_stays(sandbox: Sandbox, workspace: Path) -> None:
     assert ((workspace / "a").stat().st_uid, (workspace / "a").stat().st_gid) == (65534, 65534)
 
 
-@pytest.mark.parametrize(
-    ("umask", "file", "directory"), [(0o022, 0o644, 0o755), (0o027, 0o640, 0o750), (0, 0o666, 0o777)]
-)
 def test_new_files_and_parents_obey_the_umask(
-    plain_user: Callable[[Callable[[Path], object]], object], umask: int, file: int, directory: int, opener: Opener
+    plain_user: Callable[[Callable[[Path], object]], object], opener: Opener
 ) -> None:
-    def attempt(place: Path) -> object:
-        os.umask(umask)
-        sandbox, zone = open_zone_of(place, opener), place / "zone"
-        files.write_atomic(sandbox.target("d/e/new", Verb.WRITE), b"x")
-        return [_mode(zone / "d"), _mode(zone / "d/e"), _mode(zone / "d/e/new"), os.umask(0), os.listdir(zone / "d/e")]
+    expected = [(0o022, 0o644, 0o755), (0o027, 0o640, 0o750), (0, 0o666, 0o777)]
 
-    assert plain_user(attempt) == [directory, directory, file, umask, ["new"]]
+    def attempt(place: Path) -> object:
+        sandbox, zone = open_zone_of(place, opener), place / "zone"
+        found = []
+        for umask, _, _ in expected:
+            os.umask(umask)
+            files.write_atomic(sandbox.target(f"{umask}/e/new", Verb.WRITE), b"x")
+            made = zone / str(umask)
+            modes = [_mode(made / "e/new"), _mode(made), _mode(made / "e")]
+            found.append([os.umask(0), *modes, os.listdir(made / "e")])
+        return found
+
+    assert plain_user(attempt) == [[umask, file, folder, folder, ["new"]] for umask, file, folder in expected]
 
 
 def test_s16_a_hard_link_is_not_written_through(sandbox: Sandbox, workspace: Path, outside: Path) -> None:

@@ -210,9 +210,9 @@ async def test_a_flag_that_arrives_while_a_command_runs_hides_nothing_afterwards
 
 def test_what_a_failed_push_kept_apart_is_gone(house: House, person: Person) -> None:
     script = (
-        "head -c 1500000 /dev/urandom > a; head -c 1500000 /dev/urandom > b; git add a b; git commit -qm x;"
+        "head -c 300000 /dev/urandom > a; head -c 300000 /dev/urandom > b; git add a b; git commit -qm x;"
         " o=$(git rev-parse HEAD:b); f=.git/objects/${o%${o#??}}/${o#??}; chmod u+w $f;"
-        " printf x | dd of=$f bs=1 seek=1000000 conv=notrunc status=none"
+        " printf x | dd of=$f bs=1 seek=200000 conv=notrunc status=none"
     )
     ran = house.run(script)
 

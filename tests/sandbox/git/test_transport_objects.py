@@ -275,7 +275,7 @@ def test_a_commit_under_way_when_both_moved_the_branch_is_refused_by_git_and_non
 
 def test_person_and_agent_work_at_once_and_nobody_loses_anything(house: House, person: Person, is_long: bool) -> None:
     """Commits, stashes, gc and repack on both sides. Of two that commit at the same moment, git refuses one."""
-    rounds = 200 if is_long else 3
+    rounds = 200 if is_long else 2
     walls = house.walls()
     made: set[str] = set()
     said: dict[str, str] = {}
@@ -321,7 +321,7 @@ def test_a_command_works_at_once_after_a_forge_was_killed_in_the_middle_of_commi
     house: House, person: Person, is_long: bool
 ) -> None:
     script = "echo done; while :; do echo $RANDOM > f; git add f; git commit -qm x; done"
-    for _ in range(60 if is_long else 2):
+    for _ in range(60 if is_long else 1):
         with house.another_forge(script) as forge:
             while person.says("log", "-1", "--format=%s", "main") and not (person.where / "f").exists():
                 pass

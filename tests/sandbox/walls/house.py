@@ -205,7 +205,7 @@ class Person:
     """Works in a repository of two commits, beside a program that leaves a mark if git runs it."""
 
     ASKED = (
-        *(["status"], ["status", "--short"], ["log", "-1", "--oneline"], ["diff"], ["branch"], ["stash", "list"]),
+        *(["status"], ["log", "-1", "--oneline"], ["diff"], ["branch"], ["stash", "list"]),
         ["commit", "--allow-empty", "-q", "-m", "by the person"],
     )
 

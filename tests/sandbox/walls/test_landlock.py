@@ -314,7 +314,7 @@ async def test_somebody_who_forks_and_exits_all_the_time_is_caught() -> None:
 
 
 async def test_a_crowd_is_ended() -> None:
-    many = "i=0; while [ $i -lt 300 ]; do sleep 60 & i=$((i+1)); done; echo all; wait"
+    many = "i=0; while [ $i -lt 150 ]; do sleep 60 & i=$((i+1)); done; echo all; wait"
     child = await begin("sh", "-c", f"setsid sh -c '{many}' & wait", limits=ResourceLimits(processes=1000))
     assert await child.output.more(0, PATIENCE)
     with within(2):

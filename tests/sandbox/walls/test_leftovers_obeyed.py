@@ -157,7 +157,7 @@ def test_names_on_the_list_come_before_any_number_of_others(house: House) -> Non
 def test_a_flood_of_files_hides_no_name(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("golem_forge.sandbox.walls.leftovers._ORDER_S", 60)
     _put(house.workspace, "zz/sitecustomize.py")
-    flood = [f"data/{number}.bin" for number in range(40_000)]
+    flood = [f"data/{number}.bin" for number in range(25_000)]
 
     found, rest = _told(house, *flood, "zz/sitecustomize.py")
 
