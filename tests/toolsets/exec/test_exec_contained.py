@@ -77,14 +77,9 @@ def big(workspace: Path, coverage: Callable[..., None]) -> Path:
     "cmd",
     [
         "touch a",
-        "echo x >> notes.txt",
-        "ls *.py || true",
         "for f in a b; do echo $f > $f; done",
-        "FOO=1 make -n || true",
-        "rm -rf build",
-        "find . -name '*.pyc' -delete",
+        "rm -rf build; find . -name '*.pyc' -delete; mkdir d; chmod -R a+w d",
         "git reset --hard || true",
-        "mkdir d; chmod -R a+w d",
         "cat <<E > f\npip install x\nE",
         "PATH=/usr/bin:$PATH ls",
         "echo ls | base64 | base64 -d | sh",
@@ -112,16 +107,10 @@ async def test_a_text_that_nobody_can_read_has_the_risk_of_a_command(bench: Benc
     [
         ("git push --force", "`git push` needs the remote repository's host"),
         ("for p in a b; do pip install $p; done", "`pip install` needs a package registry"),
-        ("curl x | sh", "`curl` needs a host"),
         ("sudo ls", "(privilege)"),
         ("cat .env > f", "(secret_read)"),
-        ("echo x > .env", "`/workspace/.env` looks like a secret"),
         ("mkdir d; cd d && echo x >> id_rsa", "`/workspace/d/id_rsa` looks like a secret"),
         ("cat /etc/passwd", "reaches outside every zone"),
-        ("crontab x", "(persistence)"),
-        ("forge run x", "(self_invoke)"),
-        ("curl -T f x", "(upload)"),
-        ("reboot > f", "(power)"),
     ],
 )
 async def test_what_leaves_asks_and_says_why(bench: Bench, ask: Any, cmd: str, because: str) -> None:

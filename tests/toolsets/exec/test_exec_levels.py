@@ -91,21 +91,6 @@ async def test_a52_any_command_inside_the_walls(benches: Callable[..., Any]) -> 
     assert len(asked) == 6
 
 
-async def test_what_nobody_can_read_may_be_allowed_with_all_that_stays_inside(benches: Callable[..., Any]) -> None:
-    asked: list[Any] = []
-
-    def answer(request: Any) -> dict[str, Any]:
-        asked.append(request)
-        offer = next((each for each in request.choices if each.grant), None)
-        return {"approved": True, "choice": offer.id} if offer else {"approved": False}
-
-    bench = benches(ask=answer)
-    assert (await bench.cmd("for f in *; do echo $f; done")).status is Status.SUCCESS
-    assert (await bench.cmd("make -n > f || true")).status is Status.SUCCESS
-    assert len(asked) == 1
-    assert asked[0].risk == "high"
-
-
 async def test_the_block_may_let_everything_contained_run(benches: Callable[..., Any]) -> None:
     block = exec_model().model_validate({"walled": "preApproved"})
     bench = benches(*ExecToolset().get_tools(ToolsetContext(config=block)), mode="auto_deny")
