@@ -267,7 +267,7 @@ async def _cancelled_by_a_task(work: Coroutine[object, object, object], delay: f
 @pytest.mark.parametrize("cancelled", [_in_a_scope, _cancelled_by_a_task], ids=["scope", "task"])
 async def test_a_start_that_is_cancelled_again_and_again_leaves_nobody(root, marker, cancelled, is_long):
     before = descriptors.held()
-    for moment in range(0, 20, 1 if is_long else 4):
+    for moment in range(0, 20, 1 if is_long else 7):
         launch = launch_of(root, "sleep", "60", env={"MARKER": marker})
         started: list[Child] = []
 
