@@ -49,6 +49,8 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Page)
 print("listening", flush=True)
 server.serve_forever()
 """
+PYTHON = "python3 -IS"
+"""Which takes the compiled library as it lies: `python3` alone would compile it for this project first."""
 CLIENT = f"import urllib.request as r, sys; print(r.urlopen(sys.argv[1], timeout={PATIENCE}).read().decode())"
 
 
@@ -71,7 +73,7 @@ async def session(project: Path) -> AsyncIterator[Any]:
 async def serve(session: Any, port: int, says: str = "hello", **more: Any) -> str:
     """Returns what the call said; the server listens then."""
     outcome = await session.call(
-        "exec_command", {"cmd": f"python3 server.py {port} {says}", "yield_time_ms": 0, **more}
+        "exec_command", {"cmd": f"{PYTHON} server.py {port} {says}", "yield_time_ms": 0, **more}
     )
     assert outcome.status is Status.SUCCESS, outcome.error
     text = first = outcome.result.text
@@ -84,7 +86,8 @@ async def serve(session: Any, port: int, says: str = "hello", **more: Any) -> st
 
 
 async def fetch(session: Any, url: str, **more: Any) -> str:
-    outcome = await session.call("exec_command", {"cmd": f"python3 client.py {url}", "yield_time_ms": 30_000, **more})
+    command = {"cmd": f"{PYTHON} client.py {url}", "yield_time_ms": 30_000, **more}
+    outcome = await session.call("exec_command", command)
     return outcome.result.value["output"]
 
 
@@ -92,7 +95,7 @@ async def test_a_server_of_one_call_answers_the_next_command_and_no_program(sess
     await serve(session, 3000)
     assert await fetch(session, "http://127.0.0.1:3000/a") == "hello /a\n"
     assert await fetch(session, "http://localhost:3000/b") == "hello /b\n"
-    by_program = await session.call("shell", {"command": "python3 client.py http://127.0.0.1:3000/c"})
+    by_program = await session.call("shell", {"command": f"{PYTHON} client.py http://127.0.0.1:3000/c"})
     assert by_program.result.value["stdout"] == "hello /c\n"
     # A program has a loopback of its own, as user tools, tool modules, servers, hooks and builds have: only the plans
     # of commands hand the session's on.
@@ -151,7 +154,7 @@ async def test_the_person_opens_a_published_port_in_a_browser(session: Any) -> N
     again = await session.call("publish_port", {"port": 3000})
     assert again.result.value["url"] == url
     (row,) = await listed(session)
-    assert (row["port"], row["url"]) == (3000, url) and row["command"].endswith("python3 server.py 3000 hello")
+    assert (row["port"], row["url"]) == (3000, url) and row["command"].endswith("python3 -IS server.py 3000 hello")
     began = datetime.fromisoformat(row["since"])
     assert abs((datetime.now(UTC) - began).total_seconds()) < PATIENCE
     ended = await session.call("unpublish_port", {"port": 3000}, caller=Caller.HUMAN)
@@ -211,7 +214,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout={PATIENCE
 
 
 async def query(session: Any, host: str, port: int, **more: Any) -> Any:
-    command = {"cmd": f"python3 query.py {host} {port}", "yield_time_ms": 30_000, **more}
+    command = {"cmd": f"{PYTHON} query.py {host} {port}", "yield_time_ms": 30_000, **more}
     return await session.call("exec_command", command)
 
 
@@ -245,7 +248,7 @@ async def test_a_service_of_the_host_is_reached_by_the_call_that_names_it(
 RULES = """\
 version: 1
 rules:
-  - {{command: [python3, query.py], verdict: preApproved}}
+  - {{command: [python3, -IS, query.py], verdict: preApproved}}
   - {{host: localhost, ports: [{port}], {private}verdict: preApproved}}
 """
 
@@ -307,9 +310,9 @@ async def test_a_server_does_not_collect_the_hosts_of_a_later_call(session: Any)
     """Threat: whoever listens first on the proxy's port would be what the next call takes for its proxy."""
     await serve(session, PROXY_PORT, "rogue")
     through_proxy = {"network": ["nobody.invalid:80"], "yield_time_ms": 30_000}
-    said = await session.call("exec_command", {"cmd": "python3 client.py http://nobody.invalid/", **through_proxy})
+    said = await session.call("exec_command", {"cmd": f"{PYTHON} client.py http://nobody.invalid/", **through_proxy})
     assert "rogue" not in said.result.text and "502" in said.result.text
-    direct = f"python3 client.py http://127.0.0.1:{PROXY_PORT}/"
+    direct = f"{PYTHON} client.py http://127.0.0.1:{PROXY_PORT}/"
     found = await session.call("exec_command", {"cmd": f"unset http_proxy HTTP_PROXY; {direct}", **through_proxy})
     assert "rogue" not in found.result.text and "400" in found.result.text
 
@@ -345,8 +348,8 @@ print(ours.recv(100).decode())
 
 async def test_abstract_sockets_are_shared_by_the_session_alone(session: Any, project: Path) -> None:
     (project / "server.py").write_text(ABSTRACT)
-    await serve(session, 0, cmd="python3 server.py serve")
-    ask = {"cmd": "python3 server.py ask", "yield_time_ms": 30_000}
+    await serve(session, 0, cmd=f"{PYTHON} server.py serve")
+    ask = {"cmd": f"{PYTHON} server.py ask", "yield_time_ms": 30_000}
     assert (await session.call("exec_command", ask)).result.value["output"] == "abstract hello\n"
     granted = await session.call("exec_command", {**ask, "network": ["nobody.invalid:80"]})
     assert granted.status is Status.EXECUTION_FAILED
@@ -368,7 +371,7 @@ async def test_a_person_types_the_commands(project: Path) -> None:
         assert await person.type("/ports") == "No command of this session listens on a port."
         assert "No command of this session listens on port 3000" in await person.type("/publish 3000")
         assert "/publish PORT" in await person.type("/publish three")
-        server = {"cmd": "python3 server.py 3000 hello", "yield_time_ms": 0}
+        server = {"cmd": f"{PYTHON} server.py 3000 hello", "yield_time_ms": 0}
         person.turns = [calls(("exec_command", server))]
         await person.runtime.turn("Start the server")
         async with asyncio.timeout(PATIENCE):
