@@ -107,7 +107,7 @@ def text(outcome: Outcome) -> str:
 
 
 async def test_a_socket_of_the_config_is_reached_and_its_card_says_that_no_walls_hold(daemon: Daemon) -> None:
-    script = f'python3 -c "{ASK_DAEMON.format(daemon.path)}"'
+    script = f'python3 -ISc "{ASK_DAEMON.format(daemon.path)}"'
     hidden = await command(script, Person())
     assert "the daemon of the host" not in text(hidden)
     config(f"sandbox: {{sockets: [{daemon.path}]}}\n")
@@ -167,7 +167,7 @@ def usable_device() -> str:
 
 async def test_a_device_of_the_config_can_be_opened(project: Path) -> None:
     device = usable_device()
-    script = f"python3 -c \"open('{device}', 'rb', 0); print('opened')\" && exit 1"
+    script = f"python3 -ISc \"open('{device}', 'rb', 0); print('opened')\" && exit 1"
     missed = await command(script, Person())
     assert "opened" not in text(missed)
     assert f"sandbox: {{devices: [{device if device != '/dev/kvm' else 'kvm'}]}}" in text(missed)
@@ -259,7 +259,7 @@ def test_the_options_open_one_session_and_no_other(desk: Callable[..., Any], dae
     place = desk({})
     place.know_walls()
     device = usable_device()
-    look = f'python3 -c "{ASK_DAEMON.format(daemon.path)}"; ls {device}'
+    look = f'python3 -ISc "{ASK_DAEMON.format(daemon.path)}"; ls {device}'
     place.write(
         **{
             "words.json": json.dumps(

@@ -88,6 +88,7 @@ async def run(session: Session, cmd: str, *network: str) -> Outcome:
     return outcome
 
 
+@pytest.mark.long
 async def test_pip_of_pyenv_installs_and_its_exit_code_is_that_of_pip(project: Path, index: Index) -> None:
     """Through the shim, whose hook writes all shims anew after an install: that cannot be done inside."""
     root = Path(os.environ.get("PYENV_ROOT") or Path(getpwuid(os.getuid()).pw_dir, ".pyenv"))
@@ -99,8 +100,10 @@ async def test_pip_of_pyenv_installs_and_its_exit_code_is_that_of_pip(project: P
     assert outcome.status is Status.SUCCESS and outcome.text.endswith("out/tiny.py\n"), outcome.text
 
 
-async def test_pip_installs_from_the_persons_mirror_and_sees_no_password(project: Path, index: Index) -> None:
-    """Two sessions at the same time; and a later one, which installs the same, downloads nothing."""
+async def test_pip_installs_from_the_persons_mirror_and_sees_no_password(
+    project: Path, index: Index, is_long: bool
+) -> None:
+    """A later session, which installs the same, downloads nothing. `--long`: two sessions at the same time before."""
     need("pip")
     index.wheel("tiny", {"tiny.py": "x = 42\n"})
 
@@ -115,7 +118,7 @@ async def test_pip_installs_from_the_persons_mirror_and_sees_no_password(project
         open_session(project, approval="approve_all") as session,
         open_session(project, approval="approve_all") as beside,
     ):
-        await asyncio.gather(install(session, "out"), install(beside, "other"))
+        await asyncio.gather(install(session, "out"), *([install(beside, "other")] if is_long else []))
         environment = (await run(session, "env")).text
         assert f"PIP_INDEX_URL=http://{index.host}/simple" in environment
         assert "canary" not in environment and "[secret" not in environment
@@ -231,6 +234,7 @@ async def test_a_host_that_nobody_reaches_from_here_is_told_apart_from_the_walls
     assert "This computer does not reach it either, with or without walls: gone.invalid:443." in outcome.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cmd", ["npm install tiny --no-audit", "pnpm add tiny"])
 async def test_without_network_it_does_not_try_for_a_minute(session: Session, project: Path, cmd: str) -> None:
     """It ends while the call waits for it, so that its result says what to ask for."""

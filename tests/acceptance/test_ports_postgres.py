@@ -31,6 +31,7 @@ PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
 pytestmark = [
     pytest.mark.skipif(not PROGRAMS, reason="PostgreSQL is not installed"),
     pytest.mark.skipif(find_bwrap() is None, reason="full walls need bubblewrap"),
+    pytest.mark.long,
 ]
 SETTINGS = "-c listen_addresses=localhost -c unix_socket_directories= -c fsync=off"
 INITIALISE = "--auth=trust --username=tester --no-sync --no-locale --encoding=UTF8"

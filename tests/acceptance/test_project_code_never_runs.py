@@ -6,7 +6,6 @@ found first on PATH. Each leaves a mark outside, where no walls lead: one that r
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -85,11 +84,11 @@ def _module(mark: Path) -> str:
     return f"import posix\nposix.close(posix.open({str(mark)!r}, posix.O_CREAT | posix.O_WRONLY))\n"
 
 
-def _real(planted: Planted, *command: str) -> subprocess.CompletedProcess[str]:
+def _real(planted: Planted, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         cwd=planted.project,
-        env=planted.environ,
+        env=planted.environ | environ,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -110,13 +109,6 @@ def test_doctor_shows_none_of_its_programs_as_one_that_forge_would_use(planted: 
     assert planted.ran() == []
     told = [line for line in done.stdout.splitlines() if str(planted.project / "bin") in line]
     assert done.stdout and not told, done.stdout + done.stderr
-
-
-def test_the_first_walled_call_tries_the_walls(planted: Planted) -> None:
-    done = _real(planted, FORGE, "call", "exec_command", "--cmd", "/bin/cat a.txt", "--approval", "approve_all")
-    assert "planted" in done.stdout, done.stdout + done.stderr
-    assert (planted.home / "cache" / "walls.json").exists(), "they were tried"
-    assert planted.ran() == []
 
 
 EXPLAINED = ("--", "git", "status")
@@ -217,30 +209,22 @@ def test_searching_without_ripgrep(planted: Planted, ready_forge: Any) -> None:
     assert planted.ran() == []
 
 
-def test_the_client_of_a_model_finds_no_program_of_the_project(
+def test_the_client_of_a_model_and_the_first_walled_call_find_no_program_of_the_project(
     planted: Planted, ready_forge: Any, wire: Any, tmp_path: Path
 ) -> None:
-    """It asks `uname` what machine this is; in the project, and with the project elsewhere. In the project it is the
-    real command, which imports that client there."""
-    with wire.WireServer([wire.WireTurn(say="Hi.")] * 2) as server, contextlib.ExitStack() as running:
+    """The client asks `uname` what machine this is, and the walls are tried; in the project, and with the project
+    elsewhere. In the project it is the real command, which imports that client there."""
+    look = wire.WireCall(name="exec_command", args={"cmd": "/bin/cat a.txt"})
+    turns = [wire.WireTurn(calls=(look,)), wire.WireTurn(say="Hi."), wire.WireTurn(say="Hi.")]
+    with wire.WireServer(turns) as server:
         base = f"models.openai.base_url={server.base_url('openai')}"
-        words = ("--model", "openai:any", "--headless", "--set", base, "-p", str(planted.project), "go")
-        environ = planted.environ | {"OPENAI_API_KEY": "none"}
-        real = subprocess.Popen(
-            [FORGE, "run", *words],
-            cwd=planted.project,
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        ready = ready_forge.start(["forge", "run", *words], cwd=tmp_path, env=environ)
-        started = [running.enter_context(process) for process in (real, ready)]
-        for process in started:
-            out, err = process.communicate(timeout=WHOLE)
-            assert "Hi." in out, out + err
-
+        words = ("run", "--model", "openai:any", "--headless", "--set", base, "-p", str(planted.project), "go")
+        real = _real(planted, FORGE, *words, "--approval", "approve_all", OPENAI_API_KEY="none")
+        assert "Hi." in real.stdout, real.stdout + real.stderr
+        assert "planted" in str(server.requests[1].body), "the command ran"
+        assert (planted.home / "cache" / "walls.json").exists(), "they were tried"
+        ready = ready_forge(*words, cwd=tmp_path, env=planted.environ | {"OPENAI_API_KEY": "none"})
+        assert "Hi." in ready.stdout, ready.stdout + ready.stderr
     assert planted.ran() == []
 
 

@@ -88,6 +88,7 @@ def test_the_agent_pushes_and_pulls_with_my_credentials(
     assert PASSWORD.encode() not in kept
 
 
+@pytest.mark.parametrize("elsewhere", ["https", pytest.param("ssh", marks=pytest.mark.long)], indirect=True)
 def test_on_a_runner_the_credentials_are_the_runners(
     desk: Callable[..., Any], own_home: Path, tmp_path: Path, elsewhere: Elsewhere
 ) -> None:

@@ -50,13 +50,8 @@ def ticket(root: Path) -> dict[str, Any]:
 
 
 @pytest.mark.foreign
-@pytest.mark.parametrize(
-    "recipe",
-    [
-        "pydantic_ai_mcp",
-        *(pytest.param(recipe, marks=pytest.mark.long) for recipe in ("openai_agents_mcp", "langchain_mcp")),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("recipe", PYTHONS)
 def test_an_agent_of_another_library_calls_forges_tools(place: Any, wire: Any, recipe: str) -> None:
     """The model closes a ticket twice. The person says no, then yes, where the library can ask a person."""
     asks = recipe != "openai_agents_mcp"

@@ -225,6 +225,7 @@ def test_without_a_terminal_it_answers_itself_and_says_so(
     assert list(Path(environ["TMPDIR"]).iterdir()) == []
 
 
+@pytest.mark.long
 def test_at_a_terminal_the_person_answers_the_card(environ: Mapping[str, str], ready_demo: tuple[str, ...]) -> None:
     with Terminal(ready_demo, cwd=ROOT, env=environ, columns=220, rows=40) as terminal:
         terminal.wait_for("+    return round(price * 100)")

@@ -918,6 +918,7 @@ async def test_the_example_of_the_first_documents_works_as_it_was_written(bench:
     await assert_that_it_summarizes(bench, source, entrypoints=(source,))
 
 
+@pytest.mark.long
 async def test_the_example_of_the_first_documents_works_in_go_as_source_and_as_binary(
     go: Bench, compiled: list[Any]
 ) -> None:
