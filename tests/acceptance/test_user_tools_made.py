@@ -1,11 +1,12 @@
-"""A person's own tools, as folders and as an agent makes them: custom-tools.md §19, cases 1–19 and 42."""
+"""A person's own tools, as folders and as an agent makes them: custom-tools.md §19, cases 1–19 and 42.
+
+Case 11, that unchanged tools are not opened: tests/usertools/test_registry.py.
+"""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -289,47 +290,6 @@ async def test_c10_a_model_finds_a_tool_on_its_next_turn(desk: Callable[..., Any
         ("greet", "success"),
     ]
     assert "Hello --who=Cy" in json.dumps(place.history())
-
-
-@contextmanager
-def opened() -> Iterator[list[str]]:
-    """Every file that is opened meanwhile, as it was named."""
-    files: list[str] = []
-    on = True
-
-    def note(event: str, args: tuple[Any, ...]) -> None:
-        if on and event == "open" and isinstance(args[0], str | bytes):
-            files.append(args[0] if isinstance(args[0], str) else args[0].decode())
-
-    sys.addaudithook(note)
-    try:
-        yield files
-    finally:
-        on = False
-
-
-async def test_c11_unchanged_tools_are_not_opened_and_a_changed_one_alone_is(bench: Bench) -> None:
-    for number in range(50):
-        bench.tool(f"tool-{number}", f"echo {number}\n")
-
-    def in_tools(files: list[str]) -> list[str]:
-        return sorted(
-            Path(file).name for file in files if file.endswith((".sh", "tool.yaml")) and "/store/" not in file
-        )
-
-    async with bench.session() as session:
-        session.refresh()
-        for _ in range(5):
-            with opened() as files:
-                session.refresh()
-            assert in_tools(files) == []
-        (bench.tools / "tool-7" / "tool-7.sh").write_text("echo changed\n")
-        with opened() as files:
-            session.refresh()
-        assert set(in_tools(files)) == {"tool-7.sh", "tool.yaml"}
-        with opened() as files:
-            session.refresh()
-        assert in_tools(files) == []
 
 
 @pytest.mark.usefixtures("without_go")

@@ -255,6 +255,14 @@ def test_two_hundred_tools_with_twenty_broken_ones(home: ForgeHome) -> None:
     with opened() as files:
         assert registry.refresh() is None
     assert files == [] and registry.entries is before
+    (home.path / "tools" / "tool-0003" / "run.sh").write_text("echo changed\n")
+    with opened() as files:
+        registry.refresh()
+    assert {Path(file).name for file in files if "tool-" in file} == {"tool-0003"}, "the changed one alone"
+    assert "run.sh" in files
+    with opened() as files:
+        registry.refresh()
+    assert files == []
 
 
 # refresh

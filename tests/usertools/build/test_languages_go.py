@@ -25,31 +25,6 @@ func main() { fmt.Println("hello", os.Args[1:]) }
 """
 
 
-async def test_the_first_build_compiles_and_the_second_starts_nothing(go_works: Any) -> None:
-    made = go_works.made({"mytool.go": HELLO})
-    assert not go_works.builder.needs(made.entry, made.files).cached
-    prepared = await go_works.build(made)
-    assert go_works.compilers() == 1
-    ran = await go_works.run(prepared, "--name=x y")
-    assert (ran.code, ran.text) == (0, "hello [--name=x y]\n")
-    go_works.started.clear()
-    again = await go_works.build(made)
-    assert again == prepared == go_works.builder.find_prepared(made.entry, made.snapshot, made.files)
-    assert go_works.builder.needs(made.entry, made.files).cached
-    assert go_works.started == []
-
-
-async def test_a_type_error_names_file_and_line_and_leaves_nothing(go_works: Any) -> None:
-    """The build of a program without it follows in the same home above."""
-    broken = HELLO.replace('"hello"', "nothing")
-    with pytest.raises(Unusable) as caught:
-        await go_works.build(go_works.made({"mytool.go": broken}))
-    assert caught.value.diagnostic_code is DiagnosticCode.BUILD_FAILED
-    assert "mytool.go:8:27: undefined: nothing" in caught.value.message.splitlines()
-    assert "/" not in caught.value.message.replace("forge.local/tool", "")
-    assert go_works.left() == []
-
-
 PRETENDS_TO_BE_A_REPOSITORY = {
     ".git/config": '[core]\n\tfsmonitor = "touch /build/out/witness"\n\trepositoryformatversion = 0\n',
     ".git/HEAD": "ref: refs/heads/main\n",

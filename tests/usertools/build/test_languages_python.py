@@ -40,18 +40,6 @@ async def test_a_script_is_checked_once_and_not_executed(works: Any) -> None:
     assert program.script == "/forge/tool/x.py"
 
 
-async def test_a_script_has_its_folder_and_the_standard_library_and_nothing_else(works: Any) -> None:
-    code = (
-        "import json, sys, sibling\n"
-        "for name in ('golem_forge', 'pydantic', 'pip'):\n"
-        "    try:\n        __import__(name)\n        print('found', name)\n    except ImportError:\n        pass\n"
-        "print(sibling.word, [path for path in sys.path if 'site-packages' in path or 'elsewhere' in path])\n"
-    )
-    prepared = await works.build(works.made({"x.py": code, "sibling.py": "word = 'beside'\n"}))
-    ran = await works.run(prepared, env={"PYTHONPATH": "/elsewhere", "PYTHONHOME": "/elsewhere"})
-    assert (ran.code, ran.text) == (0, "beside []\n")
-
-
 @table(
     ("source", "expected"),
     [
@@ -138,7 +126,11 @@ async def test_a_lock_decides(offline: Any, links: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ['[tool.uv.sources]\n# greetlib = { path = "./WHEEL" }', '[tool.uv]\n# find-links = ["./"]']
+    "said",
+    [
+        '[tool.uv.sources]\n# greetlib = { path = "./WHEEL" }',
+        pytest.param('[tool.uv]\n# find-links = ["./"]', marks=pytest.mark.long),
+    ],
 )
 async def test_a_wheel_beside_one_script_is_never_installed_for_another(offline: Any, links: Any, said: str) -> None:
     """Environments are shared by equal blocks, and building one needs nobody's trust in the tool."""

@@ -113,20 +113,6 @@ def index(tmp_path: Path) -> Iterator[Index]:
 CODE = "# /// script\n# dependencies = ['greetlib']\n{}# ///\nimport greetlib\nprint(greetlib.word)\n"
 
 
-async def test_dependencies_are_fetched_from_the_host_that_was_agreed_to(works: Any, index: Index) -> None:
-    """Also where only pip has settings."""
-    works.environ["PIP_INDEX_URL"] = f"http://me:canary@{index.host}/simple"
-    made = works.made({"x.py": CODE.format("")})
-    needs = works.builder.needs(made.entry, made.files)
-    assert needs.hosts == (index.host,)
-    with pytest.raises(Unusable) as caught:
-        await works.build(made)
-    assert "canary" not in caught.value.message
-    prepared = await works.build(made, hosts=needs.hosts)
-    assert (await works.run(prepared)).text == "fetched\n"
-    assert index.asked
-
-
 def from_index(works: Any, url: str) -> Any:
     """A script that names its index itself."""
     return works.made({"x.py": CODE.format(f"# [[tool.uv.index]]\n# url = '{url}'\n# default = true\n")})
