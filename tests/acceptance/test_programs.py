@@ -22,6 +22,7 @@ from golem_forge.events.journal_files import journal_path
 from golem_forge.events.journal_records import CallRecord, CallRecords, read
 from golem_forge.tools.context import ProgramCalls
 from golem_forge.toolsets.tool_search import definition_tokens
+from golem_forge.usertools.run import tool_values
 
 CODE = "run_code"
 
@@ -248,7 +249,10 @@ async def test_max_calls_is_a_key_of_the_worker(bench: Bench) -> None:
     assert "a program may make at most 2 calls" in done.text
 
 
-async def test_c7_structured_content_is_a_dict_and_an_image_a_handle(bench: Bench) -> None:
+async def test_c7_structured_content_is_a_dict_and_an_image_a_handle(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_values, "LARGEST_VALUE", 1 << 20)  # in place of eight times that
     data = bytes(range(256)) * 10
 
     @tool(needs_approval=False)
@@ -270,8 +274,8 @@ import forge_tools
 image = forge_tools.picture()
 print(image.mime, image.size, image.read() == bytes(range(256)) * 10, image.read(1, 3))
 print(len(forge_tools.long_list(size=1000)["items"]))
-large = forge_tools.long_list(size=9000)
-print(type(large).__name__, large.mime, large.size > 8 << 20, large.read(0, 12))
+large = forge_tools.long_list(size=1100)
+print(type(large).__name__, large.mime, large.size > 1 << 20, large.read(0, 12))
 try:
     forge_tools.ResultHandle("out_000000000000", "text/plain", 3).read()
 except forge_tools.ToolError as error:
