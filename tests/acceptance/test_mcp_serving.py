@@ -71,9 +71,10 @@ def first_line(result: Any) -> str:
 # ---- 35
 
 
+@pytest.mark.long
 def test_case_35_the_inspector_lists_a_tool_of_each_source_and_runs_one_over_stdio(bench: McpBench) -> None:
     """`inspector --cli … --method tools/list` and `tools/call` over stdio: a native, a custom and a proxied tool are
-    listed, the last of them is called. (Each is, by other clients, in the next test.)"""
+    listed, the last of them is called. (Each is, by other clients, in the next tests.)"""
     listed = inspect(bench, "--method", "tools/list", "--protocol-era", "modern")
     assert {tool["name"] for tool in listed["result"]["tools"]} >= OF_EACH_SOURCE
     name, args = ONE_OF_EACH[-1]
@@ -85,20 +86,22 @@ def test_case_35_the_inspector_lists_a_tool_of_each_source_and_runs_one_over_std
     assert bench.nobody_left(beside=lambda: [child for each in bench.started for child in children_of(each.pid)])
 
 
-@pytest.mark.parametrize(
-    ("program", "clients"), [("typescript", [""]), ("python", ["fastmcp", "pydantic-ai"])], ids=["typescript", "python"]
-)
-def test_case_35_clients_of_others_do_the_same_over_http_in_both_eras(
-    server: HttpServer, program: str, clients: list[str]
-) -> None:
-    """fastmcp, pydantic-ai and SDK clients list and run a native, a custom and a proxied tool over HTTP, both eras."""
-    seen = follow(program, *(server.orders(*ONE_OF_EACH, era=era, by=client) for client in clients for era in ERAS))
+@pytest.mark.long
+def test_case_35_clients_of_others_do_the_same_over_http_in_both_eras(server: HttpServer) -> None:
+    """fastmcp and pydantic-ai list and run a native, a custom and a proxied tool over HTTP, both eras. (The TypeScript
+    SDK's client does so in case 37.)"""
+    clients = ("fastmcp", "pydantic-ai")
+    seen = follow("python", *(server.orders(*ONE_OF_EACH, era=era, by=client) for client in clients for era in ERAS))
 
     assert [each["version"] for each in seen] == [NEWEST_LEGACY, MODERN] * len(clients)
     for each in seen:
-        assert set(each["tools"]) >= OF_EACH_SOURCE
-        for result, said in zip(each["results"], THEY_SAY, strict=True):
-            assert not result["isError"] and said in result["text"]
+        runs_one_of_each(each["tools"], each["results"])
+
+
+def runs_one_of_each(tools: list[str], results: list[Any]) -> None:
+    assert set(tools) >= OF_EACH_SOURCE
+    for result, said in zip(results, THEY_SAY, strict=True):
+        assert not result["isError"] and said in result["text"]
 
 
 @pytest.mark.parametrize("era", ERAS)
@@ -146,16 +149,22 @@ async def test_case_36_a_manual_tool_is_not_there_and_wrong_arguments_run_nothin
 
 def test_case_37_a_client_that_can_ask_runs_it_once_or_not_at_all(server: HttpServer, bench: McpBench) -> None:
     """`ask` tool, client with elicitation: accept → one execution, decline → none. `blocked` → policy_denied, no
-    question."""
+    question. And the client of the TypeScript SDK runs a tool of each source in both eras."""
     orders = [
-        server.orders(["note", {"text": f"{answer['action']} {era}"}], ["never", {"text": era}], era=era, answer=answer)
+        server.orders(
+            *(["note", {"text": f"{answer['action']} {era}"}], ["never", {"text": era}], *ONE_OF_EACH),
+            era=era,
+            answer=answer,
+        )
         for era in ERAS
         for answer in (YES, NO)
     ]
     before = len(notes(bench))
     seen = follow("typescript", *orders)
     assert notes(bench)[before:] == [f"note accept {LEGACY}", f"note accept {MODERN}"]
+    assert [each["version"] for each in seen] == [NEWEST_LEGACY, NEWEST_LEGACY, MODERN, MODERN]
     for each in seen:
+        runs_one_of_each(each["tools"], each["results"][2:])
         assert len(each["asked"]) == 1
         for shown in ("'note'", '"text"', "Risk:"):
             assert shown in each["asked"][0]
