@@ -123,6 +123,7 @@ def journal(bench: McpBench) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
+@pytest.mark.long
 def test_case_15_ctrl_c_at_a_terminal(mcp_bench: McpBench) -> None:
     """The same for whoever sits before `forge run`: the turn ends, the conversation and the server go on."""
     begin(mcp_bench, echo=mcp_bench.ours("echo.py", approval={"default": "preApproved"}))
@@ -178,6 +179,7 @@ RICH: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.long
 async def test_case_17_images_and_resources_come_through_intact(mcp_bench: McpBench) -> None:
     """What server-everything says, ToolResult → CallToolResult gives again."""
     begin(mcp_bench, every=everything(mcp_bench))
@@ -203,16 +205,26 @@ def without_times(result: Any) -> Any:
     return copy
 
 
-async def test_case_17_an_image_is_not_counted_in_the_text_bound(mcp_bench: McpBench) -> None:
-    """An image of 600 KB beside a long text: the text is cut and kept by handle, the image is whole."""
+async def test_case_17_what_is_no_text_comes_through_intact_and_is_not_counted_in_the_text_bound(
+    mcp_bench: McpBench,
+) -> None:
+    """An image of 600 KB beside a long text: the text is cut and kept by handle, the image is whole. And ToolResult →
+    CallToolResult gives resources, links, annotations and structured content as the server said them."""
     picture = base64.b64encode(bytes(range(256)) * 1800).decode()
     lines = "\n".join(f"line {number}" for number in range(10_000))
     image = {"type": "image", "data": picture, "mimeType": "image/png"}
     small, large = ({"type": "text", "text": text} for text in ("Here it is.", lines))
-    tools = [
-        {"name": name, "inputSchema": {"type": "object"}, "answer": {"content": [text, image]}}
-        for name, text in (("small", small), ("large", large))
-    ]
+    rich = {
+        "content": [
+            {"type": "resource", "resource": {"uri": "demo://1", "mimeType": "text/plain", "text": "one"}},
+            {"type": "resource", "resource": {"uri": "demo://2", "mimeType": "text/plain", "blob": picture[:8]}},
+            {"type": "resource_link", "uri": "demo://3", "name": "three"},
+            small | {"annotations": {"priority": 1.0, "audience": ["user", "assistant"]}},
+        ],
+        "structuredContent": {"temperature": 33},
+    }
+    answers = {"small": {"content": [small, image]}, "large": {"content": [large, image]}, "rich": rich}
+    tools = [{"name": name, "inputSchema": {"type": "object"}, "answer": answer} for name, answer in answers.items()]
     (mcp_bench.workspace / "tools.json").write_text(json.dumps(tools))
     begin(mcp_bench, shelf=mcp_bench.ours("shelf.py", "${zone:workspace}/tools.json"))
     async with mcp_bench.session() as session:
@@ -220,6 +232,7 @@ async def test_case_17_an_image_is_not_counted_in_the_text_bound(mcp_bench: McpB
         whole = await session.call("shelf__small")
         assert whole.ok and not whole.truncated and whole.output_handle == ""
         assert to_mcp(whole.result)["content"] == [small, image]
+        assert to_mcp((await session.call("shelf__rich")).result) == rich
         cut = await session.call("shelf__large")
         assert cut.ok and cut.truncated and len(cut.text.encode()) < 40_000
         assert "line 0\n" in cut.text and "line 9999" in cut.text
@@ -278,6 +291,7 @@ async def test_case_18_a_server_asks_and_a_person_fills_in_a_form(mcp_bench: Mcp
     assert len(mcp_bench.forms) == 4
 
 
+@pytest.mark.long
 def test_case_18_at_a_terminal(mcp_bench: McpBench) -> None:
     """Field by field, headed by the server's name; what is out of range is refused where it was typed."""
     begin(mcp_bench, asker=mcp_bench.ours("asker.py", "modern", approval={"default": "preApproved"}))
@@ -317,6 +331,7 @@ async def test_case_18_with_nobody_there_it_is_cancelled(mcp_bench: McpBench) ->
         assert json.loads(outcome.text) == [{"action": "cancel"}]
 
 
+@pytest.mark.long
 async def test_case_18_the_form_of_server_everything(mcp_bench: McpBench) -> None:
     """Thirteen fields of every kind that MCP knows; what is left alone has the value the server proposed."""
     chosen = {"name": "Ada", "integer": 7, "check": True, "titledSingleSelectEnum": "hero-2"}
@@ -464,19 +479,19 @@ async def test_case_20_roots_are_the_zones_it_was_given(mcp_bench: McpBench) -> 
 
 
 async def test_case_21_every_page_of_a_long_list(mcp_bench: McpBench) -> None:
-    """2500 tools over 25 pages: all listed. A server that repeats its cursor: the listing ends with a diagnostic. (One
-    that never ends: tests/mcp/client/test_manifest_pages.py.)"""
+    """250 tools over three pages: all listed. A server that repeats its cursor: the listing ends with a diagnostic.
+    (One that never ends: tests/mcp/client/test_manifest_pages.py.)"""
     begin(
         mcp_bench,
-        long=mcp_bench.ours("hostile.py", "pages", "2500"),
+        long=mcp_bench.ours("hostile.py", "pages", "250"),
         loop=mcp_bench.ours("hostile.py", "cursor-loop"),
     )
     async with mcp_bench.session() as session:
         await settled(session)
         names = offered(session)
-        assert [name for name in names if name.startswith("long__")] == [f"long__tool_{at:04}" for at in range(2500)]
+        assert [name for name in names if name.startswith("long__")] == [f"long__tool_{at:04}" for at in range(250)]
         assert pool_of(session).listing("long").diagnostics == ()
-        assert (await session.call("long__tool_2499")).text == "tool_2499 ran"
+        assert (await session.call("long__tool_0249")).text == "tool_0249 ran"
         [said] = pool_of(session).listing("loop").diagnostics
         assert "a cursor came twice" in said and "loop" in said
         assert len([name for name in names if name.startswith("loop__")]) == 2

@@ -31,9 +31,10 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
     nothing."""
     foreign.path("mcp-server-filesystem")
     (mcp_bench.workspace / "a.txt").write_text("alpha\n")
+    echo = mcp_bench.ours("echo.py")
     mcp_bench.mcp_json(
         filesystem={"command": "mcp-server-filesystem", "args": [str(mcp_bench.workspace)], "autoApprove": ["*"]},
-        time={"type": "stdio", "command": "mcp-server-time", "args": ["--local-timezone", "UTC"]},
+        echo={"type": "stdio", "command": echo["command"], "args": ["-S", str(mcp_bench.workspace / "echo.py")]},
     )
     async with mcp_bench.session(person=False) as session:
         assert [state(session, name) for name in pool_of(session).names()] == ["pending", "pending"]
@@ -44,14 +45,14 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
         assert any(".mcp.json: mcpServers.filesystem.autoApprove: grants nothing" in text for text in session.notices)
     listed = mcp_bench.forge("mcp", "list", "--json")
     assert [(one["name"], one["state"]) for one in json.loads(listed.out)["servers"]] == [
+        ("echo", "pending"),
         ("filesystem", "pending"),
-        ("time", "pending"),
     ]
 
     mcp_bench.cards.yes = False
     async with mcp_bench.session() as session:
         await until(lambda: len(of_servers(mcp_bench.cards)) == 2, "a card for each server")
-        assert {state(session, name) for name in ("filesystem", "time")} == {"pending"}, "nobody agreed"
+        assert {state(session, name) for name in ("filesystem", "echo")} == {"pending"}, "nobody agreed"
     cards = {card.tool: card_text(card) for card in of_servers(mcp_bench.cards)}
     assert "runs: mcp-server-filesystem '${zone:workspace}'" in cards["filesystem"]
     assert "zone: /workspace (read-only)" in cards["filesystem"]
@@ -61,21 +62,18 @@ async def test_case_1_mcp_json_as_other_hosts_write_it(mcp_bench: McpBench) -> N
     async with mcp_bench.session() as session:
         await until(lambda: len(of_servers(mcp_bench.cards)) == 2, "they ask again")
         await settled(session)
-        named = {name: pool_of(session).status(name).info["name"] for name in ("filesystem", "time")}
-        assert named == {"filesystem": "secure-filesystem-server", "time": "mcp-time"}
+        named = {name: pool_of(session).status(name).info["name"] for name in ("filesystem", "echo")}
+        assert named == {"filesystem": "secure-filesystem-server", "echo": "echo"}
         asked = len(mcp_bench.cards)
         by_address = await session.call("filesystem__read_text_file", {"path": "/workspace/a.txt"})
         assert (by_address.status, by_address.result.structured) == ("success", {"content": "alpha\n"}), by_address.text
         assert len(mcp_bench.cards) == asked + 1, "autoApprove grants nothing: the call asked"
         for path in (str(mcp_bench.workspace / "a.txt"), "a.txt"):
             assert (await session.call("filesystem__read_text_file", {"path": path})).ok, path
-        now = await session.call("time__get_current_time", {"timezone": "UTC"})
-        assert now.ok and "UTC" in now.text
-        times = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
-        assert "21:00" in (await session.call("time__convert_time", times)).text
+        assert (await session.call("echo__echo", {"text": "hi"})).text == "hi"
         written = await session.call("filesystem__write_file", {"path": "/workspace/b.txt", "content": "x"})
         assert written.status == "execution_failed" and not (mcp_bench.workspace / "b.txt").exists(), "given to read"
-    alone = mcp_bench.forge("call", "time__get_current_time", "--timezone", "UTC")
+    alone = mcp_bench.forge("call", "echo__echo", "--text", "hi")
     assert alone.code == 3 and "approval_denied" in alone.err, "approved is the server, not its calls"
     assert ".mcp.json: mcpServers.filesystem.autoApprove: grants nothing" in alone.err
     assert mcp_bench.nobody_left()
@@ -245,12 +243,14 @@ async def test_case_11_a_server_gets_no_variable_that_was_not_declared(
     assert CANARY.encode() not in mcp_bench.kept_bytes()
 
 
+@pytest.mark.long
 async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBench) -> None:
-    """`git_status` and `git_commit` work. (That a server writes nothing where its zone is read-only is seen in cases 1
-    and 20, that mcp-server-time converts a time in case 1.)"""
+    """`git_status` and `git_commit` work, and mcp-server-time converts a time. (That a server writes nothing where its
+    zone is read-only is seen in cases 1 and 20.)"""
     repo = mcp_bench.workspace
     server = foreign.mcp_server_git("--repository", "${zone:workspace}")
-    mcp_bench.yaml({"git": mcp_bench.theirs(server, zones={"workspace": "rw"})})
+    clock = mcp_bench.theirs([foreign.path("mcp-server-time"), "--local-timezone", "UTC"])
+    mcp_bench.yaml({"git": mcp_bench.theirs(server, zones={"workspace": "rw"}), "time": clock})
     git(repo, "init", "-q", "-b", "main")
     git(repo, "config", "user.name", "Ada")
     git(repo, "config", "user.email", "ada@example.test")
@@ -265,9 +265,12 @@ async def test_case_12_git_writes_where_its_zone_may_be_written(mcp_bench: McpBe
         git(repo, "add", "a.txt")
         commit = await session.call("git__git_commit", {**place, "message": "one"})
         assert commit.ok, commit.text
+        times = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
+        assert "21:00" in (await session.call("time__convert_time", times)).text
         assert git(repo, "log", "--format=%s") == "one\n"
 
 
+@pytest.mark.long
 async def test_case_12_what_a_server_keeps_survives_its_end(mcp_bench: McpBench) -> None:
     """server-memory: an entity is there after `close_after` ended the process, and in the next session."""
     graph = {"MEMORY_FILE_PATH": "/workspace/memory.jsonl"}

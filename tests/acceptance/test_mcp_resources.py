@@ -1,6 +1,6 @@
 """What servers have to read, in a session: three servers, one of them down. mcp.md §11 and §17, case 34.
 
-server-everything and a small server of ours have resources; the third cannot even be started.
+Two have resources; the third cannot even be started.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 from tests.acceptance.mcp_bench import McpBench, settled
-from tests.mcp import foreign
 
 from golem_forge import Status
 
-BLOB = "demo://resource/dynamic/blob/1"
-TEXT = "demo://resource/dynamic/text/1"
+BLOB, TEXT = "note://blob", "note://one"
 
 
 @pytest.fixture
@@ -24,7 +22,7 @@ def bench(mcp_bench: McpBench) -> McpBench:
     mcp_bench.yaml(
         {
             "echo": mcp_bench.ours("echo.py", trust="trusted"),
-            "everything": mcp_bench.theirs(foreign.everything(), trust="trusted", network=False),
+            "other": mcp_bench.ours("echo.py", "--other", trust="trusted", network=False),
             "absent": {"command": "/no/such/binary", "trust": "trusted"},
         }
     )
@@ -36,7 +34,7 @@ def bench(mcp_bench: McpBench) -> McpBench:
 async def test_case_34_lists_errors_and_what_comes_back(bench: McpBench) -> None:
     """One session: two of the servers answer, the third said why it does not. Trusted servers are read unasked."""
     async with bench.session() as session:
-        await settled(session, "echo", "everything")
+        await settled(session, "echo", "other")
         await _two_lists_and_one_error(session)
         await _the_texts_of_what_cannot_be(session)
         await _a_blob_is_handle_type_and_size_and_text_is_text(session)
@@ -46,13 +44,13 @@ async def test_case_34_lists_errors_and_what_comes_back(bench: McpBench) -> None
 async def _two_lists_and_one_error(session: Any) -> None:
     listed = (await session.call("list_mcp_resources")).result.value["data"]
     servers = [entry["server"] for entry in listed["resources"]]
-    assert servers == sorted(servers) and set(servers) == {"echo", "everything"}, "in name order"
+    assert servers == sorted(servers) and set(servers) == {"echo", "other"}, "in name order"
     ours = [entry["uri"] for entry in listed["resources"] if entry["server"] == "echo"]
     assert ours == ["note://one", "note://blob"]
     [error] = listed["errors"]
     assert error["server"] == "absent" and "/no/such/binary" in error["error"]
     templates = (await session.call("list_mcp_resource_templates")).result.value["data"]
-    assert {entry["server"] for entry in templates["resourceTemplates"]} == {"echo", "everything"}
+    assert {entry["server"] for entry in templates["resourceTemplates"]} == {"echo", "other"}
     assert {"server": "echo", "uriTemplate": "note://{name}", "name": "note"} in templates["resourceTemplates"]
     assert [entry["server"] for entry in templates["errors"]] == ["absent"]
     alone = (await session.call("list_mcp_resources", {"server": "echo"})).result.value["data"]
@@ -74,8 +72,8 @@ async def _the_texts_of_what_cannot_be(session: Any) -> None:
 
 
 async def _a_blob_is_handle_type_and_size_and_text_is_text(session: Any) -> None:
-    places = [("echo", "note://blob"), ("everything", BLOB), ("everything", TEXT), ("echo", "note://one")]
-    mine, theirs, text, note = await asyncio.gather(
+    places = [("echo", BLOB), ("other", BLOB), ("echo", TEXT)]
+    mine, theirs, note = await asyncio.gather(
         *(session.call("read_mcp_resource", {"server": server, "uri": uri}) for server, uri in places)
     )
     for outcome in (mine, theirs):
@@ -87,7 +85,5 @@ async def _a_blob_is_handle_type_and_size_and_text_is_text(session: Any) -> None
     lines = [line.partition(": ")[2] for line in kept.result.value["content"].splitlines()]
     assert base64.b64decode("".join(lines)) == bytes(range(256))
     assert base64.b64encode(bytes(range(256))).decode() not in mine.text
-    [words] = text.result.value["data"]["contents"]
-    assert words["uri"] == TEXT and words["text"]
-    part = {"uri": "note://one", "mimeType": "text/plain", "text": "the note note://one"}
-    assert note.result.value["data"] == {"server": "echo", "uri": "note://one", "contents": [part]}
+    part = {"uri": TEXT, "mimeType": "text/plain", "text": "the note note://one"}
+    assert note.result.value["data"] == {"server": "echo", "uri": TEXT, "contents": [part]}
