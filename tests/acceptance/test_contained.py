@@ -84,12 +84,13 @@ def test_an_explanation_says_what_a_call_does_and_its_card_too(
         (project / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{project}/bin:/usr/bin:/bin")
     forge_home().ensure("tools")
+    tried = CALLS if mode == "contained" else CALLS[1::3]
     told, cards = [], asked({"approved": False})
     explained: dict[str, tuple[Any, ...]] = {}
 
     async def look() -> None:
         async with open_evaluator(plan_for_explain(forge_home(), project, mode=ApprovalMode(mode))) as dry:
-            for name, args in CALLS:
+            for name, args in tried:
                 judged = (await dry.tool_call(name, args)).judged
                 told.append((said(judged.decision if judged else None), judged and judged.decision.runs_unasked))
 
@@ -99,15 +100,15 @@ def test_an_explanation_says_what_a_call_does_and_its_card_too(
     async def work() -> None:
         how = {} if mode in ("auto_deny", "approve_all") else {"approval_callback": cards}
         async with open_session(project, approval=mode, **how) as session:
-            for name, args in CALLS:
+            for name, args in tried:
                 before = len(cards)
                 outcome = await session.call(name, args)
                 met.append((said(outcome.decision), outcome.decision and outcome.executed))
                 shown.append(cards[before].fingerprint if len(cards) > before else None)
 
     asyncio.run(look())
-    named = [args.get("cmd") or f"{name} {args.get('path', '')}".strip() for name, args in CALLS]
-    for call, (name, args) in list(zip(named, CALLS, strict=True))[:: 1 if mode == "contained" else 5]:
+    named = [args.get("cmd") or f"{name} {args.get('path', '')}".strip() for name, args in tried]
+    for call, (name, args) in list(zip(named, tried, strict=True))[::4]:
         code = forge_rules(["explain", "--json", "--mode", mode, name, json.dumps(args)])
         decision = json.loads(capsys.readouterr().out).get("decision") or {}
         explained[call] = (code, decision.get("verdict"), decision.get("fingerprint"))
@@ -129,7 +130,7 @@ def test_an_explanation_says_what_a_call_does_and_its_card_too(
         asks = mode not in ("auto_deny", "approve_all") and verdict == "ask" and not ran
         assert card == (decision[3] if asks else None), call
     if mode in UNASKED:
-        assert {call for call, (_, ran) in zip(named, met, strict=True) if ran} == UNASKED[mode]
+        assert {call for call, (_, ran) in zip(named, met, strict=True) if ran} == UNASKED[mode].intersection(named)
 
 
 def test_the_verbs_name_the_reason(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,13 @@ def refuses(request: Any) -> dict[str, Any]:
     return {"approved": False, "reason": f"asked: {request.why}"}
 
 
-@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+OFTEN = ("make", "a worktree", "a push to a path", "a loop over files")
+"""The others run in `make test-long`."""
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(TASKS[name], marks=() if name in OFTEN else pytest.mark.long, id=name) for name in TASKS]
+)
 async def test_it_works_and_nobody_is_asked(task: Task, project: Path) -> None:
     if shutil.which(task.needs) is None:
         pytest.skip(f"{task.needs} is not installed")

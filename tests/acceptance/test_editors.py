@@ -58,6 +58,7 @@ def acpx(program: Any, *words: str) -> subprocess.CompletedProcess[str]:
 # ---- 1: foreign clients
 
 
+@pytest.mark.long
 def test_acpx_shows_a_whole_session(program: Any) -> None:
     ran = acpx(program, "--approve-all", "--format", "json", "exec", "hello")
     assert ran.returncode == 0, ran.stderr

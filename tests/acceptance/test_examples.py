@@ -112,6 +112,7 @@ def test_the_workflow_fails_a_change_that_breaks_a_test(copied: Callable[[str], 
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("change", "code", "told"),
     [
@@ -173,6 +174,7 @@ def test_without_a_verdict_the_gate_stays_shut(gate: ModuleType, tmp_path: Path,
 # ---- analyst
 
 
+@pytest.mark.long
 def test_the_analyst_makes_a_tool_that_stays(copied: Callable[[str], Any]) -> None:
     example = copied("analyst")
     example.trust()
@@ -205,6 +207,7 @@ def approve(terminal: Terminal, tool: str) -> None:
 # ---- runbook
 
 
+@pytest.mark.long
 def test_only_a_person_acts_on_the_runbook(copied: Callable[[str], Any]) -> None:
     example = copied("runbook")
     example.trust()

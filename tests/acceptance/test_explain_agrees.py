@@ -120,11 +120,11 @@ def on_paper(verbs: Any, words: list[str], capsys: pytest.CaptureFixture[str]) -
 
 
 async def test_hundreds_of_commands_in_a_bare_directory(project: Path, is_long: bool) -> None:
-    """All of them with `--long`, else a third."""
+    """All of them with `--long`, else an eighth."""
     reads = ("ls -1", "rg foo", "grep -rn x .", "diff a b", "cd src && ls")
     asks = ("make", "cat /etc/passwd", "echo $HOME", "rm -rf x", "cd ..; cat x")
     assert len(set(COMMANDS)) > 400 and {*reads, *asks, "rm -rf /"} <= set(COMMANDS)
-    some = COMMANDS if is_long else COMMANDS[::3]
+    some = COMMANDS if is_long else COMMANDS[::8]
     verdicts = await agree(project, list(dict.fromkeys((*some, *reads, *asks, "rm -rf /"))))
     assert {verdicts[text] for text in reads} == {Verdict.PRE_APPROVED}
     assert {verdicts[text] for text in asks} == {Verdict.ASK}
@@ -175,7 +175,7 @@ async def test_without_walls(project: Path) -> None:
 
 
 def test_every_verb_that_explains_says_the_same(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for text in (*FEW[::2], "rg foo", "grep -rn x .", "diff a b", "git status", "rm -rf /"):
+    for text in (*FEW[::6], "rg foo", "diff a b", "git status", "rm -rf /"):
         rules = on_paper(forge_rules, ["explain", "--json", "--", text], capsys)
         sandbox = on_paper(forge_sandbox, ["explain", "--json", "--", text], capsys)
         assert sandbox["verdict"] == (rules["verdict"] or "none"), text

@@ -144,7 +144,7 @@ def test_an_empty_answer_is_no_silence(desk: Desks, forge_here: Any) -> None:
     ("words", "last"),
     [
         (("run", "--json", "go"), '"runResult"'),
-        (("call", "list_files", "--path", "/workspace"), "main.worker"),
+        pytest.param(("call", "list_files", "--path", "/workspace"), "main.worker", marks=pytest.mark.long),
     ],
 )
 def test_ctrl_c_after_the_last_line_changes_nothing(desk: Desks, words: tuple[str, ...], last: str) -> None:

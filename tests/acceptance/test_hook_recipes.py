@@ -112,7 +112,7 @@ async def test_a_reviewer_by_rules(recipe: Callable[..., Path], asked: Callable[
             return (await session.call(name, args)).decision.answered_by.value
 
         assert await by("write_file", {"path": "/workspace/notes.md", "content": "x"}) == "reviewer"
-        assert await by("exec_command", {"cmd": "pytest -q"}) == "reviewer"
+        assert await by("exec_command", {"cmd": "make test"}) == "reviewer"
         assert await by("write_file", {"path": "/workspace/other.md", "content": "x"}) == "person"
         assert await by("exec_command", {"cmd": "touch x"}) == "person"
         assert "not a known check" in ask[-1].warnings[-1]

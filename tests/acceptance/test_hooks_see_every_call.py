@@ -236,13 +236,17 @@ CALLERS = {
 }
 
 
-async def test_a_hook_sees_the_calls_of_every_source(program: McpBench) -> None:
+async def test_a_hook_sees_the_calls_of_every_source(program: McpBench, is_long: bool) -> None:
+    """Every pair with `--long`; else half of them, as the white fields of a chessboard."""
     tried, missed = set(), []
     for open_doors in (of_a_runtime, of_a_session, of_a_server):
         async with open_doors(program) as doors:
             for caller, make in doors.items():
+                row = list(CALLERS).index(caller)
                 wanted = {
-                    source: call for source, call in SOURCES.items() if caller != "person" or source not in FOR_MODELS
+                    source: call
+                    for column, (source, call) in enumerate(SOURCES.items())
+                    if (is_long or (row + column) % 2) and (caller != "person" or source not in FOR_MODELS)
                 }
                 told = await make(list(wanted.values()))
                 tried.add(caller)

@@ -251,6 +251,7 @@ async def test_case_38_a_tool_activated_meanwhile_is_announced_in_both_eras(
 # ---- 39
 
 
+@pytest.mark.long
 async def test_case_39_progress_and_cancel_of_a_foreign_client(server: HttpServer, marker: str) -> None:
     """Progress and cancel from a foreign client, in both eras: progress received; after cancel no child process."""
     place, ends = server.bench.workspace, f"sleep 300 & sleep 300; : {marker}"

@@ -86,7 +86,9 @@ def test_the_first_forge_sets_a_model_up_and_the_next_one_uses_it(desk: Desks, p
 
 
 @pytest.mark.parametrize(
-    ("keys", "again"), [(ESC, True), ("\x03", True), ("6\r", False)], ids=["esc", "ctrl-c", "later"]
+    ("keys", "again"),
+    [(ESC, True), pytest.param("\x03", True, marks=pytest.mark.long), ("6\r", False)],
+    ids=["esc", "ctrl-c", "later"],
 )
 def test_leaving_setup_changes_nothing_and_the_session_opens(desk: Desks, keys: str, again: bool) -> None:
     place = desk({})
@@ -195,7 +197,15 @@ def fallback_config(first: WireServer, second: WireServer) -> str:
     )
 
 
-@pytest.mark.parametrize("failure", FAILURES)
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "the key is refused",
+        pytest.param("the model is unknown", marks=pytest.mark.long),
+        pytest.param("every try fails", marks=pytest.mark.long),
+        "it breaks off while it speaks",
+    ],
+)
 def test_the_next_model_answers_when_the_first_failed(desk: Desks, failure: str) -> None:
     with (
         WireServer(FAILURES[failure]) as first,
@@ -424,7 +434,7 @@ def test_a_model_with_little_room_gets_a_compact_request(desk: Desks, context: i
     assert (call.tool, call.status) == ("update_plan", "success")
 
 
-@pytest.mark.parametrize("tool_format", ["native", "xml"])
+@pytest.mark.parametrize("tool_format", ["native", pytest.param("xml", marks=pytest.mark.long)])
 def test_a_small_model_that_writes_its_call_as_text_is_understood(desk: Desks, tool_format: str) -> None:
     written = '```json\n{"name": "read_file", "arguments": {"path": "note.txt"}}\n```'
     with WireServer([WireTurn(say=written), WireTurn(say="It says hello.")]) as server:
@@ -565,6 +575,7 @@ def test_a_call_written_as_text_is_judged_like_every_call(desk: Desks) -> None:
     assert not (place.root / "x.txt").exists()
 
 
+@pytest.mark.long
 def test_setup_takes_another_address_and_asks_for_the_key_that_it_wants(desk: Desks, provider: WireServer) -> None:
     provider.models = ("qwen",)
     place = desk({})

@@ -90,6 +90,15 @@ async def test_calls_run_side_by_side(serving: Serving, mode: str) -> None:
         assert [result.content[0].text for result in results] == ["met"] * 3
 
 
+async def test_a_call_that_its_client_cancels_ends_and_the_next_one_runs(serving: Serving, mode: str) -> None:
+    async with serving() as served, served.client(mode) as client:
+        call = asyncio.create_task(client.call_tool("slow", {"x": 600}))
+        await until(lambda: len(served.host.calls) == 1)
+        call.cancel()
+        await until(lambda: len(served.host.calls) == 0)
+        assert not (await client.call_tool("free", {"x": 1})).is_error
+
+
 async def test_long_output_names_a_resource_that_only_this_client_can_read(serving: Serving, mode: str) -> None:
     async with serving() as served, served.client(mode) as client:
         result = await client.call_tool("long", {"x": 20_000})
