@@ -49,7 +49,8 @@ def test_case_40_without_a_token_nobody_is_let_in(server: HttpServer) -> None:
         refused = wire.send(body=None, Authorization=given)
         assert refused.status == 401 and "forge mcp token create" in refused.body
         assert refused.headers["www-authenticate"] == "Bearer"
-    assert wire.send(path=f"/mcp?access_token={wire.token}", Authorization=None).status == 401
+    for name in ("token", "access_token", "authorization"):
+        assert wire.send(path=f"/mcp?{name}={wire.token}", Authorization=None).status == 401
     assert wire.initialize().status == 200
 
 

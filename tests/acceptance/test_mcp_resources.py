@@ -13,6 +13,7 @@ import pytest
 from tests.acceptance.mcp_bench import McpBench, settled
 
 from golem_forge import Status
+from golem_forge.core.decisions import Risk
 
 BLOB, TEXT = "note://blob", "note://one"
 
@@ -85,5 +86,6 @@ async def _a_blob_is_handle_type_and_size_and_text_is_text(session: Any) -> None
     lines = [line.partition(": ")[2] for line in kept.result.value["content"].splitlines()]
     assert base64.b64decode("".join(lines)) == bytes(range(256))
     assert base64.b64encode(bytes(range(256))).decode() not in mine.text
+    assert note.result.kind == "json" and note.decision.risk is Risk.LOW
     part = {"uri": TEXT, "mimeType": "text/plain", "text": "the note note://one"}
     assert note.result.value["data"] == {"server": "echo", "uri": TEXT, "contents": [part]}

@@ -320,22 +320,6 @@ async def test_case_27_a_call_judged_by_the_cache_is_not_sent_to_a_changed_tool(
     assert shelf.called_names == ["stable"]
 
 
-async def test_case_27_a_server_that_returns_to_its_word_is_released_unasked(mcp_bench: McpBench) -> None:
-    """Changed, refused or not yet answered, and changed back: callable without a question."""
-    shelf = Shelf(mcp_bench, "moving", MOVER)
-    begin(mcp_bench, shelf, approval={"default": "preApproved"})
-    async with thought_about(mcp_bench) as (session, person):
-        shelf.put(MOVED)
-        await changed(session, lambda: "moving__mover" in quarantined(session), "the changed tool is not held")
-        [card] = await until(lambda: person.cards, "the card")
-        person.answer(card, yes=False)
-        assert (await session.call("moving__mover")).status == "tool_not_found"
-        shelf.put(MOVER)
-        await changed(session, lambda: "moving__mover" in offered(session), "it returned, and is still held")
-        assert (await session.call("moving__mover", {"path": "a"})).ok
-        assert len(person.cards) == 1 and mcp_bench.cards == []
-
-
 async def test_case_27_an_answer_that_comes_too_late_changes_nothing(mcp_bench: McpBench) -> None:
     """The server returned to its word while the card was open: the card is withdrawn, and a late yes pins nothing."""
     shelf = Shelf(mcp_bench, "moving", MOVER)
@@ -348,7 +332,8 @@ async def test_case_27_an_answer_that_comes_too_late_changes_nothing(mcp_bench: 
         await until(lambda: session.state.ui.open_count == 0, "the card is still open")
         person.answer(person.cards[0], yes=True)
         await session.look()
-        assert (await session.call("moving__mover", {"path": "a"})).ok and len(person.cards) == 1
+        assert (await session.call("moving__mover", {"path": "a"})).ok, "released without a question"
+        assert len(person.cards) == 1 and mcp_bench.cards == []
         shelf.put(MOVED)
         await changed(session, lambda: len(person.cards) == 2, "nobody answered the first card: it is asked again")
 

@@ -1,6 +1,6 @@
 """`make conformance` can fail, by what the baseline does not name and by what it names wrongly.
 
-The whole of it takes minutes and is not run here; `tests/acceptance/test_mcp_conformance.py` runs a part.
+The suite itself takes minutes and is not run here (mcp.md §17, case 41).
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from . import foreign
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
@@ -61,10 +59,5 @@ def test_a_run_that_ran_nothing_is_no_success(script: Any) -> None:
     assert script.judged([], {"server": frozenset(), "client": frozenset()}) == 1
 
 
-def test_the_baseline_names_scenarios_that_there_are(script: Any) -> None:
-    foreign.conformance()
-    for side, named in script.read_baseline().items():
-        left = {name.partition(":")[0] for name in named}
-        for revision in script.REVISIONS:
-            left -= set(script.required(side, revision)) if left else set()
-        assert not left, side
+def test_case_41_the_baseline_excuses_nothing(script: Any) -> None:
+    assert script.read_baseline() == {"client": frozenset(), "server": frozenset()}

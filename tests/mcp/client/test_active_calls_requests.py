@@ -49,11 +49,6 @@ class Undecided:
         return FormAnswer()
 
 
-async def test_where_nobody_is_the_answer_is_cancel(ground: Ground) -> None:
-    async with pooled(ground, asker(ground)) as rig:
-        assert await answers(rig, "elicitation/create", ONE_FIELD) == [{"action": "cancel"}]
-
-
 @ERAS
 async def test_a_secret_typed_into_a_servers_form_is_taken_out_of_what_it_says_afterwards(
     ground: Ground, era: str
@@ -175,16 +170,6 @@ async def test_sampling_goes_to_the_model_and_five_times_at_most(ground: Ground,
     assert len(asked) == 5 and asked[0].max_tokens == 4096
     assert (asked[0].server, asked[0].system_prompt, asked[0].verdict) == ("asker", "Count.", Verdict.ASK)
     assert list(asked[0].messages) == [{"role": "user", "content": {"type": "text", "text": "2+2?"}}]
-
-
-async def test_a_refused_sampling_is_an_error_for_the_server(ground: Ground) -> None:
-    async def sample(request: SamplingRequest, ctx: ToolContext) -> SamplingAnswer:
-        return SamplingAnswer(refused="the person refused it")
-
-    params = {"messages": [_words("hi")], "maxTokens": 5}
-    async with pooled(ground, asker(ground), sample=sample) as rig:
-        said = await answers(rig, "sampling/createMessage", params)
-    assert said == [{"error": {"code": -1, "message": "User rejected sampling request: the person refused it"}}]
 
 
 def _words(text: str) -> dict[str, Any]:

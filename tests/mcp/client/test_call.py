@@ -16,7 +16,7 @@ from tests.mcp.pools import LOG, logged, notes, pooled, timed, until
 from golem_forge.core.decisions import Status
 from golem_forge.core.results import to_mcp
 from golem_forge.core.signals import InterruptSignal
-from golem_forge.mcp.client.active_calls import ActiveCall, CallTimers
+from golem_forge.mcp.client.active_calls import ActiveCall
 from golem_forge.mcp.client.model import ServerState
 from golem_forge.mcp.client.transport import ResponseLost, ServerLink, Unprocessed
 from golem_forge.tools.context import ToolContext
@@ -38,22 +38,6 @@ async def test_silence_ends_in_a_timeout_that_names_the_idle_limit_and_the_serve
         assert finished.error == "no progress from bad for 0.3 seconds"
         assert took >= 0.3
         await until(lambda: notes(ground, "cancelled"))
-
-
-async def test_progress_is_shown_and_starts_the_idle_clock_anew(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[float, float | None, str]] = []
-    touched: list[CallTimers] = []
-    touch = CallTimers.note_progress
-    monkeypatch.setattr(CallTimers, "note_progress", lambda clocks: (touched.append(clocks), touch(clocks)))
-    ctx = ToolContext(progress=lambda *said: seen.append(said))
-    async with pooled(ground, ground.spec()) as rig:
-        finished = await rig.call("echo", "sleep", ctx, seconds=0.7, progress=True)
-        assert finished.status is Status.SUCCESS
-        assert 1 <= len(seen) <= len(touched)
-        assert seen[0] == (1.0, None, "step 1")
-        assert len(touched) >= 5
 
 
 async def test_eight_at_a_time_the_rest_waits_its_turn_and_who_is_cancelled_frees_one(ground: Ground) -> None:
@@ -278,14 +262,3 @@ async def test_a_result_that_is_no_object_ends_the_call(ground: Ground) -> None:
     async with pooled(ground, ground.hostile("misshapen", idle_timeout=1)) as rig:
         ended = await asyncio.gather(rig.call("bad", "a_list"), rig.call("bad", "a_string"))
         assert {finished.status for finished in ended} <= {Status.EXECUTION_FAILED, Status.TIMEOUT}
-
-
-async def test_a_pending_server_refuses_calls_in_words(ground: Ground) -> None:
-    async with pooled(ground, ground.spec()) as rig:
-        await rig.pool.wait_connected("echo")
-        tool = rig.tool("echo", "echo")
-    async with pooled(ground, ground.spec(pass_env=("LANG",)), approve=False) as rig:
-        rig.pool.begin()
-        finished = await rig.pool.call(tool, {"text": "x"}, ToolContext())
-        assert finished.status is Status.APPROVAL_DENIED
-        assert finished.error == "server 'echo' waits for approval; run: forge mcp approve echo"

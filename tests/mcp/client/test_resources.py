@@ -68,24 +68,17 @@ async def session(rig: Rig, tmp_path: Path) -> AsyncIterator[Any]:
         await opened.aclose()
 
 
-@pytest.mark.parametrize("trust", list(ServerTrust))
-async def test_a_trusted_server_is_read_unasked_and_any_other_asks(
-    ground: Ground, tmp_path: Path, trust: ServerTrust, monkeypatch: pytest.MonkeyPatch
+async def test_a_server_that_nobody_trusts_is_not_read_unasked(
+    ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A trusted one is: tests/acceptance/test_mcp_resources.py."""
     monkeypatch.setenv("FORGE_HOME", str(ground.home.path))
     (tmp_path / "program").mkdir()
-    async with pooled(ground, ground.spec("echo", trust=trust)) as rig, session(rig, tmp_path) as opened:
+    async with pooled(ground, ground.spec("echo")) as rig, session(rig, tmp_path) as opened:
         args = {"server": "echo", "uri": "note://one"}
         outcome = await opened.path.call(ToolCall("read_mcp_resource", args, Caller.LLM))
-        handle = await opened.path.call(ToolCall("read_mcp_resource", {**args, "uri": "note://blob"}, Caller.LLM))
-    if trust is ServerTrust.TRUSTED:
-        assert outcome.status is Status.SUCCESS and outcome.result.kind == "json"
-        assert outcome.decision.risk is Risk.LOW
-        assert outcome.result.value["data"]["contents"][0]["text"] == "the note note://one"
-        assert handle.result.value["data"]["contents"][0]["bytes"] == 256
-    else:
-        assert outcome.status is Status.APPROVAL_DENIED and outcome.decision.risk is Risk.HIGH
-        assert not [each for each in logged(ground) if each.get("method") == "resources/read"]
+    assert outcome.status is Status.APPROVAL_DENIED and outcome.decision.risk is Risk.HIGH
+    assert not [each for each in logged(ground) if each.get("method") == "resources/read"]
 
 
 # ---- with a pool of the test's own, for what real servers seldom do

@@ -25,7 +25,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.mcp import sdk
 from golem_forge.mcp.client import stdio_transport
 from golem_forge.mcp.client.stdio_transport import StdioTransport, server_home_name
-from golem_forge.mcp.client.transport import CannotStart, LineTooLong, NotSent, WallsFailed, track_delivery
+from golem_forge.mcp.client.transport import CannotStart, NotSent, WallsFailed, track_delivery
 from golem_forge.sandbox.walls.model import HostGrant, Level, LevelResult, ProbeReport
 from golem_forge.tools.context import HostPermission, no_host_rule
 
@@ -303,17 +303,6 @@ async def test_its_end_is_told_in_words(stage: Stage) -> None:
             await puppet.transport.gone.wait()
         assert puppet.transport.why_ended() == "the server ended with exit code 3"
         assert puppet.transport.stderr_tail() == ("I give up",)
-
-
-async def test_a_line_without_an_end_ends_it(stage: Stage) -> None:
-    async with stage.puppet() as puppet:
-        await puppet.send("say", text="x" * (1 << 20), times=17)
-        await puppet.end_of_output()
-        assert isinstance(puppet.transport.failure, LineTooLong)
-        assert "16 MiB" in puppet.transport.why_ended()
-        with within(1):
-            await puppet.transport.gone.wait()
-    assert naming(puppet.mark) == []
 
 
 async def test_noise_on_stdout_is_dropped_and_counted(puppet: Puppet) -> None:

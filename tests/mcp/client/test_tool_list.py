@@ -53,15 +53,6 @@ def test_a_missing_description_is_made_up(missing: dict[str, Any]) -> None:
     assert tool.description == "Tool from docs: find"
 
 
-def test_25_one_bad_schema_among_ten() -> None:
-    entries = [entry(f"t{number}") for number in range(9)]
-    entries.insert(4, entry("bad", inputSchema={"type": 5}))
-    listing = check_entries("s", entries)
-    assert len(listing.tools) == 9
-    assert [(one.name, one.reason) for one in listing.held] == [("bad", HoldReason.SCHEMA_INVALID)]
-    assert "inputSchema" in listing.held[0].message
-
-
 @table(
     ("schema", "told"),
     [

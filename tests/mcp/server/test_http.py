@@ -47,12 +47,6 @@ async def opened(served: Served) -> dict[str, str]:
 
 
 class TestDoor:
-    async def test_a_token_in_the_url_is_no_token(self, serving: Serving) -> None:
-        async with serving() as served:
-            for name in ("token", "access_token", "authorization"):
-                answer = await served.http.post(f"{served.url}?{name}={served.token}", json=INITIALIZE, headers=ACCEPT)
-                assert answer.status_code == 401
-
     async def test_allowed_names_and_origins(self, serving: Serving) -> None:
         options = HttpOptions(port=0, allow_hosts=("forge.test",), allow_origins=("https://page.test",))
         async with serving(options) as served:
