@@ -105,7 +105,7 @@ def card_end(rows: list[str], card: int) -> int:
     return end
 
 
-@pytest.mark.parametrize("how", ["TERM=dumb", "--plain"])
+@pytest.mark.parametrize("how", [pytest.param("TERM=dumb", marks=pytest.mark.long), "--plain"])
 def test_a_conversation_line_by_line_has_no_escape_and_no_spinner(
     place: Any, terminal: Callable[..., Any], how: str
 ) -> None:

@@ -50,9 +50,10 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.send_response(200); self.end_headers(); self.wfile.write(open("page.txt", "rb").read())
     def log_message(self, *args): pass
 server = http.server.HTTPServer(("127.0.0.1", 3000), Page)
+open("listens", "w").close()
 server.serve_forever()
 """
-READ = "until curl -sf http://localhost:3000/; do :; done"
+READ = "until [ -e listens ]; do sleep 0.02; done; curl -sf http://localhost:3000/"
 WATCHES = (
     "require('fs').watch('.', () => { console.log('seen'); process.exit(0) }); require('fs').writeFileSync('a', '1')"
 )

@@ -233,9 +233,8 @@ def test_only_a_person_acts_on_the_runbook(copied: Callable[[str], Any]) -> None
 def test_the_runbook_without_a_conversation(copied: Callable[[str], Any]) -> None:
     example = copied("runbook")
     example.trust()
-    assert json.loads(example.forge("call", "services").stdout) == {"web": "down", "database": "running"}
     assert example.forge("call", "restart", "--service", "web").stdout == "web: running\n"
-    assert "there are: web, database" in example.forge("call", "restart", "--service", "mail").stderr
+    assert json.loads(example.forge("call", "services").stdout) == {"web": "running", "database": "running"}
     moved = example.forge("call", "fail_over", "--region", "south")
     assert moved.returncode == 3 and "approval_denied" in moved.stderr
     assert state(example.root) == {"web": "running", "database": "running"}

@@ -114,6 +114,7 @@ async def test_case_43_a_session_is_a_connection_in_the_handshake_era(server: Ht
             await client.call_tool("note", {"text": "anew"})
 
     assert len(person.asked) == 2
+    assert set(person.asked[0].requested_schema["properties"]) == {"approve", "remember"}
 
 
 def callers(bench: McpBench) -> list[str]:

@@ -245,7 +245,12 @@ def twice(process: Started[str]) -> None:
 
 @pytest.mark.parametrize(
     ("end", "seconds"),
-    [(None, 6.0), (twice, 3.0), (by(signal.SIGTERM), 3.0), (by(signal.SIGKILL), 1.5)],
+    [
+        (None, 6.0),
+        (twice, 3.0),
+        pytest.param(by(signal.SIGTERM), 3.0, marks=pytest.mark.long),
+        (by(signal.SIGKILL), 1.5),
+    ],
     ids=["normal-exit", "ctrl-c", "sigterm", "sigkill"],
 )
 async def test_case_13_nobody_is_left_however_forge_ends(mcp_bench: McpBench, end: Any, seconds: float) -> None:

@@ -14,7 +14,7 @@ from golem_forge.core.decisions import Status
 PATIENCE = 0.7
 
 
-@pytest.mark.parametrize("method", ["ping", "made/up"])
+@pytest.mark.parametrize("method", ["ping", pytest.param("made/up", marks=pytest.mark.long)])
 async def test_questions_of_a_deaf_server_do_not_pile_up(ground: Ground, method: str) -> None:
     spec = ground.spec("deaf", "deaf.py", method, protocol="legacy", idle_timeout=PATIENCE)
     async with pooled(ground, spec) as rig:

@@ -132,29 +132,6 @@ async def test_headless_an_unapproved_server_is_pending_and_nothing_starts(groun
         assert starts(ground) == 1
 
 
-async def test_one_card_for_a_server_and_a_yes_starts_it(ground: Ground) -> None:
-    cards: list[tuple[str, str]] = []
-    answer = asyncio.Event()
-
-    async def approve(spec: ServerSpec, card: str, diff: str) -> bool:
-        cards.append((card, diff))
-        await answer.wait()
-        return True
-
-    async with pooled(ground, ground.spec(), approve=False, can_ask=lambda: True, approve_server=approve) as rig:
-        rig.pool.begin()
-        rig.pool.begin()
-        waiting = asyncio.create_task(rig.pool.wait_connected("echo"))
-        await asyncio.sleep(0.05)
-        assert rig.pool.status("echo").state is ServerState.PENDING
-        answer.set()
-        await waiting
-        assert rig.pool.status("echo").state is ServerState.READY
-        assert len(cards) == 1
-        assert "echo.py" in cards[0][0]
-        assert cards[0][1] == ""
-
-
 async def test_an_edit_that_only_judges_otherwise_keeps_the_process(ground: Ground) -> None:
     spec = ground.spec(env=LOG)
     async with pooled(ground, spec) as rig:

@@ -38,18 +38,6 @@ NO = ElicitResult(action="decline")
 
 @pytest.mark.parametrize("mode", MODES)
 class TestAsked:
-    async def test_yes_runs_it_once(self, serving: Serving, mode: str) -> None:
-        person = Person(yes())
-        async with serving() as served, served.client(mode, elicitation_callback=person) as client:
-            result = await client.call_tool("asks", {"x": 7})
-            assert not result.is_error
-            assert served.ran.calls == [("asks", {"x": 7})]
-            [question] = person.seen
-            assert "'asks'" in question.message and '"x": 7' in question.message and "Risk:" in question.message
-            assert set(question.requested_schema["properties"]) == {"approve", "remember"}
-            assert (await client.call_tool("asks", {"x": 7})).is_error is False
-            assert len(person.seen) == 2  # once is once
-
     async def test_no_runs_nothing(self, serving: Serving, mode: str) -> None:
         """Nor does a yes that does not say so."""
         answers = (NO, *(ElicitResult(action="accept", content=content) for content in ({"approve": False}, {})))
