@@ -46,15 +46,25 @@ def answer_for_directories() -> None:
     runtime.is_answered = answered  # type: ignore[assignment]
 
 
+def _find_python_before_shims() -> None:
+    """A version manager's `python3` on PATH is a shell script that looks for the Python: it takes four times as long as
+    the Python itself, in each of hundreds of commands."""
+    from golem_forge.sandbox.host import base_python
+
+    places = os.environ["PATH"].split(os.pathsep)
+    shims = [at for at, place in enumerate(places) if Path(place).name == "shims"]
+    if shims:
+        places.insert(shims[0], str(Path(base_python()).parent))
+        os.environ["PATH"] = os.pathsep.join(places)
+
+
 def forget_environment() -> None:
     """From now on, in this process and those it starts. Language, time zone and umask are the same everywhere too."""
     for name in list(os.environ):
         if name not in _KEPT and not name.startswith(_KEPT_FAMILIES):
             del os.environ[name]
     os.environ.update(_SET)
-    # Shims of version managers come last: each is a script that takes longer than the program it looks for.
-    entries = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    os.environ["PATH"] = os.pathsep.join(sorted(entries, key=lambda entry: entry.rstrip("/").endswith("/shims")))
+    _find_python_before_shims()
     if os.geteuid() == 0:  # tests of root become other accounts too, which may not get into a directory of root's
         os.environ.pop("TMPDIR", None)
         tempfile.tempdir = None
