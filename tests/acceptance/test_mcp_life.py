@@ -106,7 +106,7 @@ async def test_case_6_a_known_server_is_started_by_its_first_call_and_once(mcp_b
 async def test_case_7_a_manifest_of_eleven_minutes_is_used_and_refreshed_in_the_background(
     mcp_bench: McpBench,
 ) -> None:
-    """Other ages, and another configuration: tests/mcp/client/test_manifest_cache.py and test_pool.py."""
+    """Other ages, and another configuration: tests/mcp/client/test_manifest_cache.py."""
     mcp_bench.yaml({"echo": mcp_bench.ours("echo.py", env=LOG)})
     mcp_bench.approve()
     await known(mcp_bench)
