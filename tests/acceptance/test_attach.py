@@ -78,6 +78,8 @@ def test_a_session_is_answered_and_led_from_another_home_on_the_same_store(
     screen.send("go on\r")
     screen.wait_for("Slowly the words")
     assert "stand there." not in screen.text  # text as it comes
+    screen.send("/ports\r")
+    screen.wait_for("No command of this session listens on a port.")  # its runner says so
     (there.root / "go-on").touch()
     screen.wait_for("stand there.")
     assert screen.text.count("Slowly the words") == 1
@@ -89,7 +91,9 @@ def test_a_session_is_answered_and_led_from_another_home_on_the_same_store(
     screen.send("/")
     screen.wait_for("/export FILE writes the session")  # only what works here is offered
     assert "/compact" not in screen.text
-    screen.send("tools\r")
+    screen.send("ports\r")
+    screen.wait_for("nothing of it listens")
+    screen.send("/tools\r")
     screen.wait_for("/tools is not available in an attached session")
     screen.send("\x1d")
     assert screen.wait_end() == 0
@@ -133,6 +137,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_the_ports_of_a_session_are_listed_and_published_from_an_attached_terminal(
     desk: Callable[..., Desk], terminal: Callable[..., Any], until: Callable[..., Any]
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.agent.conftest import Script, calls
 from tests.ready import ReadyForge
-from tests.team.background import Program, until, write_call
+from tests.team.background import Program, write_call
 
 from golem_forge import open_session, tool
 from golem_forge.agent.model.scripted import FunctionScript
@@ -432,8 +432,10 @@ async def test_killed_between_its_yes_and_the_run_nothing_runs_twice(
 # ---- 8: a background session
 
 
-def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Path, ready_forge: ReadyForge) -> None:
-    program = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+def test_a_background_session_waits_only_for_what_its_reviewer_left(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = Program(tmp_path / "shop", tmp_path / "home", capture=capfd, tools=False)
     try:
         (program.folder / "forge.yaml").write_text(
             "model: scripted:script.yaml\nsandbox: {zones: {work: {path: ./work, mode: rw}}}\n"
@@ -449,22 +451,21 @@ def test_a_background_session_waits_only_for_what_its_reviewer_left(tmp_path: Pa
             file.write(f"approval: {{reviewer: {{run: {review}}}}}\n")
         names = ("a", "b", "c")
         program.play(*({"calls": [write_call(f"/work/{name}.txt", name)]} for name in names), {"say": "written"})
-        program.forge("run", "--background", "write the files")
-        store = program.store()
-        (session,) = [row.id for row in store.sessions()]
+        session, store = program.queue("write the files"), program.store()
+        runner = program.run_here()
         program.wait_for(session, "waiting")
+        runner.stop()
         (question,) = store.questions.rows()
         shown = program.forge("inbox", question.id[:12])
         assert "write /work/b.txt" in shown and "The reviewer 'review' said unsure: b is not mine" in shown
         assert not (program.folder / "work" / "b.txt").exists()
         program.forge("inbox", "answer", question.id[:12], "--approve")
+        runner = program.run_here()
         program.wait_for(session, "finished")
+        runner.stop()
         assert sorted(path.name for path in (program.folder / "work").iterdir()) == [f"{name}.txt" for name in names]
         assert "answered by reviewer review" in program.forge("log", "--session", session[:12])
     finally:
-        for runner in program.store().runners.seen():
-            os.kill(runner["pid"], signal.SIGTERM)
-        until(lambda: not program.store().runners.seen())
         program.close()
 
 

@@ -267,6 +267,7 @@ class Provider:
         self.process.communicate()
 
 
+@pytest.mark.long
 @browsing
 async def test_a_person_signs_in_with_a_browser_at_a_real_provider(
     tmp_path: Path, ready_forge: ReadyForge, windows: Any

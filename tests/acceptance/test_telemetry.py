@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -325,14 +324,6 @@ def test_a_collector_that_is_away_costs_two_seconds_at_most(desk: Desks) -> None
             assert "Traceback" not in ran.err and "opentelemetry" not in ran.err.lower()
 
 
-def program(code: str, place: Any, **environ: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=place.root, env=place.environ | environ, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 EMBEDDED = """
 import asyncio, sys
 from golem_forge import WorkerRuntime
@@ -342,19 +333,27 @@ async def main():
         print(runtime.notices)
         await runtime.run("Go.")
 asyncio.run(main())
-print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))
 print("golem_forge.events.telemetry" in sys.modules)
 {after}
 """
 
 
-def test_without_it_nothing_is_loaded_and_a_missing_extra_is_one_line(desk: Desks, collector: Collector) -> None:
+def embedded(place: Any, collector: Collector, *, before: str, after: str = "") -> str:
+    place.write(**{"program.py": EMBEDDED.format(before=before, after=after)})
+    environ = place.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.address}
+    ran = place.ready.program("program.py", cwd=place.root, env=environ)
+    assert ran.returncode == 0, ran.stderr
+    return str(ran.stdout)
+
+
+def test_a_missing_extra_is_one_line_and_nothing_is_loaded(desk: Desks, collector: Collector) -> None:
     place = desk(crew())
     place.trust()
-    assert program(EMBEDDED.format(before="", after=""), place) == "[]\n[]\nFalse\n"
-    missing = "sys.modules['opentelemetry.sdk'] = None"  # as if it were not installed
-    said = program(EMBEDDED.format(before=missing, after=""), place, OTEL_EXPORTER_OTLP_ENDPOINT=collector.address)
-    notice, _, loaded = said.splitlines()
+    missing = """
+sys.modules["opentelemetry.sdk"] = None  # as if it were not installed
+sys.modules.pop("golem_forge.events.telemetry", None)
+"""
+    notice, loaded = embedded(place, collector, before=missing).splitlines()
     wanted = "OTEL_EXPORTER_OTLP_ENDPOINT asks for OpenTelemetry, which is not installed: pip install"
     assert wanted in notice and "golem-forge[otel]" in notice
     assert loaded == "False" and collector.bodies == []
@@ -373,11 +372,7 @@ trace.get_tracer_provider().add_span_processor(SimpleSpanProcessor(OTLPSpanExpor
 around = trace.get_tracer("mine").start_as_current_span("request of mine")
 around.__enter__()
 """
-    code = EMBEDDED.format(before=around, after="around.__exit__(None, None, None)")
-    place.write(**{"around.py": code})
-    environ = place.environ | {"OTEL_EXPORTER_OTLP_ENDPOINT": collector.address}
-    ran = place.ready.program("around.py", cwd=place.root, env=environ)
-    assert ran.returncode == 0, ran.stderr
+    embedded(place, collector, before=around, after="around.__exit__(None, None, None)")
     [[whole, [[session, [[turn, _]]]]]] = collector.tree()
     assert (whole, session, turn) == ("request of mine", "session main", "invoke_agent main")
 

@@ -68,7 +68,7 @@ def test_each_command_loads_only_what_it_needs(shell, tried_walls):
 
     assert "golem_forge.agent.runtime" in session
     assert not {name for name in session if name.startswith(("golem_forge.team", "golem_forge.cli.team"))}
-    assert not session & {"psycopg", "procrastinate", "opentelemetry"}
+    assert not session & {"psycopg", "procrastinate", "opentelemetry", "golem_forge.events.telemetry"}
     assert "pydantic" not in session, "it offers its tools without building their models"
     assert "path" in done.stderr and "pydantic" in coerced, "a number for a text is for it to coerce or to refuse"
 

@@ -124,7 +124,7 @@ def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> N
     commits.close()
 
 
-@pytest.mark.parametrize("where", ["start", "record"])
+@pytest.mark.parametrize("where", [pytest.param("start", marks=pytest.mark.long), "record"])
 async def test_a_session_on_a_full_disk_goes_on_when_there_is_room(
     program: Program, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

@@ -148,7 +148,7 @@ def machines(
     made.program.close()
 
 
-@pytest.mark.parametrize("where", ["same machine", "other machine"])
+@pytest.mark.parametrize("where", [pytest.param("same machine", marks=pytest.mark.long), "other machine"])
 def test_a_runner_killed_before_the_checkpoint(machines: TwoMachines, where: str) -> None:
     program = machines.program
     machines.add_tools()

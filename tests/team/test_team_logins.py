@@ -68,6 +68,7 @@ def test_a_login_outlives_a_restart_and_ends_as_before(page: TeamPage) -> None:
         page.stream(session, cookies["eve"])
 
 
+@pytest.mark.long
 @browsing
 async def test_an_open_page_goes_on_after_a_restart(tmp_path: Path, ready_forge: ReadyForge, windows: Any) -> None:
     page = TeamPage(tmp_path, "sqlite", ready_forge)

@@ -221,7 +221,7 @@ def test_what_git_ignores_is_no_part_of_a_checkpoint_unless_tracked(
     assert in_checkpoint(origin, "build/kept.txt") == "written"
 
 
-@pytest.mark.parametrize("format", ["sha1", "sha256"])
+@pytest.mark.parametrize("format", ["sha1", pytest.param("sha256", marks=pytest.mark.long)])
 def test_every_kind_of_ref(tmp_path: Path, format: str) -> None:
     folder = tmp_path / "plain"
     folder.mkdir()
@@ -549,7 +549,9 @@ def test_more_files_than_anybody_means_are_refused(
         checkpoint(clone, "turn")
 
 
-@pytest.mark.parametrize("replaced", ["file", "link", "bare", "gone", "fifo"])
+@pytest.mark.parametrize(
+    "replaced", ["file", "link", "bare", *(pytest.param(odd, marks=pytest.mark.long) for odd in ("gone", "fifo"))]
+)
 def test_a_git_directory_that_was_replaced_leads_nowhere(
     clone: Clone, origin: Path, tmp_path: Path, mark: str, replaced: str
 ) -> None:
