@@ -19,7 +19,7 @@ import pytest
 from tests.acceptance.mcp_bench import PYTHON
 from tests.deadlines import PATIENCE
 from tests.ready import ReadyForge, run_in_process
-from tests.team.background import Program, until, write_call
+from tests.team.background import FORGE_YAML, Program, until, write_call
 from tests.ui.web.bench import browsing
 from tests.ui.web.person import APPROVE, Person
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -44,6 +44,15 @@ mcp:
       args: [-S, "${{zone:work}}/asker.py", modern]
       zones: {{work: rw}}
       approval: {{default: preApproved}}
+"""
+WORKER = """\
+---
+name: main
+description: d
+sandbox: {{zones: [{{name: work, mode: rw}}]}}
+toolsets: {{{toolsets}}}
+---
+Do it.
 """
 FORM = {
     "message": "The shop needs a key",
@@ -72,12 +81,8 @@ class Team:
         self.laptop = folder / "laptop"
         self.laptop.mkdir()
         text = (self.program.folder / "forge.yaml").read_text()
-        (self.program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: high}}\n{ASKER}")
-        shutil.copy(ASKER_PROGRAM, self.program.folder / "work")
-        (self.program.folder / "main.worker").write_text(
-            "---\nname: main\ndescription: d\nsandbox: {zones: [{name: work, mode: rw}]}\n"
-            "toolsets: {filesystem: {}, mcp: {servers: [asker]}}\n---\nDo it.\n"
-        )
+        (self.program.folder / "forge.yaml").write_text(f"{text}approval: {{four_eyes: high}}\n")
+        (self.program.folder / "main.worker").write_text(WORKER.format(toolsets="filesystem: {}"))
         store = self.program.store()
         self.tokens = {name: add_person(store, name, Role(role)) for name, role in ROLES.items()}
         bank = folder / "bank"
@@ -88,7 +93,6 @@ class Team:
                 self.tokens[name] = add_person(store, name, Role.NONE)
                 store.projects.grant(directory.name, name, role)
         self.program.forge("trust", "--yes")
-        self.program.forge("mcp", "approve", "asker", "--yes")
         self.program.play(
             {"say": "I write.", "calls": [write_call("/work/a.txt", "one")]},
             {"say": "I delete.", "calls": [{"tool": "delete_file", "args": {"path": "/work/a.txt"}}]},
@@ -332,13 +336,20 @@ def test_a_program_below_the_servers_directory_is_named_from_a_machine_that_has_
 
 
 def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_the_runner(team: Team) -> None:
+    folder = team.program.folder / "talk"  # a program of its own: whoever asks here starts with each session
+    (folder / "work").mkdir(parents=True)
+    shutil.copy(ASKER_PROGRAM, folder / "work")
+    (folder / "forge.yaml").write_text(FORGE_YAML + ASKER)
+    (folder / "main.worker").write_text(WORKER.format(toolsets="mcp: {servers: [asker]}"))
+    team.program.forge("trust", "--yes", cwd=folder)
+    team.program.forge("mcp", "approve", "asker", "--yes", cwd=folder)
     team.program.play(
         {"say": SLOW, "chunks": 20, "pause": 0.1, "until": "go", "calls": [{"tool": "asker__ask", "args": ASK}]},
         {"say": "Once more.", "calls": [{"tool": "asker__ask", "args": ASK}]},
         {"say": "Thank you."},
-        script="talk.yaml",
+        script="talk/script.yaml",
     )
-    session = team.ask("bob", "/api/sessions", {"input": "talk", "model": "scripted:talk.yaml"})[1]["id"]
+    session = team.ask("bob", "/api/sessions", {"input": "talk", "directory": "talk"})[1]["id"]
     stream = f"ws://127.0.0.1:{team.port}/api/sessions/{session}/stream"
     with (
         connect(stream, additional_headers=_bearer(team, "olga"), max_queue=None) as socket,
@@ -356,7 +367,7 @@ def test_a_page_gets_the_text_as_it_comes_and_answers_a_form_with_a_secret_to_th
         first = event("streaming")
         shown = first.get("whole", "") + first["delta"]
         assert shown != SLOW and SLOW.startswith(shown), "it is shown before the model has shown all of it"
-        (team.program.folder / "go").touch()
+        (folder / "go").touch()
         while shown != SLOW:
             shown += event("streaming")["delta"]
         form = event("formRequired")
@@ -503,8 +514,19 @@ async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: An
     session = team.start("bob")
     question = team.question(session)
     window.expects("401")
-    await window.open(f"{team.url}/#/inbox")
     page = window.page
+
+    async def has_a_provider(route: Any) -> None:
+        answer = await route.fetch()
+        said = await answer.json()
+        said["fields"]["signIn"] = "login.example.com"
+        await route.fulfill(response=answer, json=said)
+
+    await page.route("**/api/me", has_a_provider)
+    await window.open(f"{team.url}/#/inbox")
+    provider = page.get_by_role("link", name="Sign in at login.example.com")
+    assert await provider.get_attribute("href") == "/api/oidc/login"
+    await page.unroute("**/api/me")
     await page.set_viewport_size({"width": 390, "height": 800})  # it is there on a phone too
     await page.get_by_label("Your token").fill("forge_wrong")
     await page.get_by_role("button", name="Log in").click()
@@ -541,6 +563,15 @@ async def test_a_person_logs_in_and_answers_in_the_inbox(team: Team, windows: An
     await window.sees_not("waits for delete_file")
     await viewer.page.get_by_role("link", name="Sessions").click()
     assert await viewer.page.get_by_role("button", name=re.compile("New session|End")).count() == 0
+    assert team.ask("bob", "/api/team/schedules", BY_THE_CLOCK | {"name": "weekly"})[0] == 201
+    await viewer.page.set_viewport_size({"width": 390, "height": 800})
+    await viewer.page.get_by_role("link", name="Team").click()
+    await viewer.page.get_by_role("row", name="weekly").wait_for()
+    assert await viewer.page.get_by_role("button", name="Remove").count() == 0
+    assert not await viewer.overflows()
+    await viewer.picture("team-schedules-phone")
+    team.forge("bob", "schedule", "remove", "weekly")
+    await viewer.sees("No schedule yet.")
 
 
 def asked_alike(team: Team, starter: str, *, risk: str = "low", tool: str = "write_file", number: int) -> str:
@@ -681,9 +712,12 @@ async def test_a_projects_admin_gives_roles_and_sets_quotas_and_secrets_on_the_p
 
 
 @browsing
-async def test_an_admin_manages_the_team_and_its_groups_on_the_page(team: Team, windows: Any) -> None:
+async def test_an_admin_manages_people_rules_schedules_and_groups_on_the_page(team: Team, windows: Any) -> None:
+    """And an operator sees what of it is theirs."""
     team.ask("vera", "/api/team/people")
-    team.program.store().accounts.add_rule({"verdict": "preApproved", "tool": "webfetch"}, "ann")
+    store = team.program.store()
+    store.accounts.add_rule({"verdict": "preApproved", "tool": "webfetch"}, "ann")
+    listed = _has_started_by_the_clock(team, "morning")
     window, other = await windows(), await windows()
     await window.open(f"{team.url}/#code={team.tokens['ann']}")
     await window.page.get_by_role("link", name="Team").click()
@@ -692,19 +726,31 @@ async def test_an_admin_manages_the_team_and_its_groups_on_the_page(team: Team, 
     await window.page.get_by_label("Role", exact=True).select_option("operator")
     await window.page.get_by_role("button", name="Add").click()
     token = await window.page.locator("code", has_text="forge_").inner_text()
+    team.tokens["newcomer"] = token
+    assert team.ask("newcomer", "/api/team/schedules", BY_THE_CLOCK | {"name": "weekly"})[0] == 201
+    await window.page.get_by_role("row", name="weekly").wait_for()
     assert await window.accessible() == []
+    await window.picture("team-schedules")
     other.expects("401", "4401")
     await other.open(f"{team.url}/#code={token}")
     await other.sees("newcomer · operator")
     await other.page.get_by_role("link", name="Team").click()
     await other.sees("You are an operator here. An admin adds and removes people and rules.")
     await other.sees("preApproved: tool webfetch")
+    row = await other.page.get_by_role("row", name="morning").inner_text()
+    for said in ("Update the prices", "30 7 * * mon-fri", "Europe/Berlin", "finished", "bob", *listed):
+        assert said in row, (said, row)
+    await other.page.get_by_role("button", name="Remove weekly").click()
+    await other.page.get_by_role("dialog").get_by_text("Sessions that run go on").wait_for()
+    await other.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
+    await other.page.get_by_role("row", name="weekly").wait_for(state="detached")
     assert await other.page.get_by_role("button", name=re.compile("Remove")).count() == 0
-    for what in ("Remove preApproved: tool webfetch", "Remove newcomer"):
+    for what in ("Remove morning", "Remove preApproved: tool webfetch", "Remove newcomer"):
         await window.page.get_by_role("button", name=what).click()
         await window.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
         await window.page.get_by_role("button", name=what).wait_for(state="detached")
-    assert team.program.store().accounts.rules() == []
+    await window.sees("No schedule yet.")
+    assert store.accounts.rules() == [] and store.schedules.all() == []
     await other.sees("You are no longer logged in")
 
     page = window.page
@@ -712,65 +758,32 @@ async def test_an_admin_manages_the_team_and_its_groups_on_the_page(team: Team, 
     await page.get_by_label("Group", exact=True).fill("@auditors")
     await page.get_by_role("button", name="Put into group").click()
     await window.sees("mallory is in @auditors.")
-    assert team.program.store().projects.groups() == {"auditors": ["mallory"]}
+    assert store.projects.groups() == {"auditors": ["mallory"]}
     assert "all projects together" in await page.get_by_label("Quota of", exact=True).inner_text()
     assert await window.accessible() == []
     await window.picture("team-groups")
     await page.get_by_role("button", name="Take mallory out of @auditors").click()
     await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     await window.sees("No group yet.")
-    assert team.program.store().projects.groups() == {}
+    assert store.projects.groups() == {}
 
 
-@browsing
-async def test_the_page_shows_what_starts_by_the_clock_and_each_role_removes_what_it_may(
-    team: Team, windows: Any
-) -> None:
-    for who, name in (("bob", "morning"), ("olga", "weekly")):
-        body = {"cron": "30 7 * * mon-fri", "timezone": "Europe/Berlin", "name": name, "input": "Update the prices"}
-        assert team.ask(who, "/api/team/schedules", body | {"approval": "auto_deny"})[0] == 201
+BY_THE_CLOCK = {
+    "cron": "30 7 * * mon-fri", "timezone": "Europe/Berlin", "input": "Update the prices", "approval": "auto_deny",
+}  # fmt: skip
+
+
+def _has_started_by_the_clock(team: Team, name: str) -> tuple[str, str, str]:
+    """A schedule of bob's, once its session has finished: its session, its next time, its note as the list has them."""
+    assert team.ask("bob", "/api/team/schedules", BY_THE_CLOCK | {"name": name})[0] == 201
     store = team.program.store()
     with store.database.transaction() as connection:
-        connection.execute("UPDATE schedules SET next_tick = 1 WHERE name = 'morning'")
-    session = until(lambda: store.schedules.find("morning").last_session, or_else=team.program.logs)
+        connection.execute("UPDATE schedules SET next_tick = 1 WHERE name = :name", {"name": name})
+    session = until(lambda: store.schedules.find(name).last_session, or_else=team.program.logs)
     team.program.wait_for(session, "finished")
-    listed = next(each for each in team.forge("vera", "schedule", "list").splitlines() if each.startswith("morning"))
-    admin, owner, viewer = await windows(), await windows(), await windows()
-    for window, who in ((admin, "ann"), (owner, "bob"), (viewer, "vera")):
-        await window.open(f"{team.url}/#code={team.tokens[who]}")
-        await window.page.get_by_role("link", name="Team").click()
-        await window.page.get_by_role("row", name="morning").wait_for()
-    row = await viewer.page.get_by_role("row", name="morning").inner_text()
-    note = listed[listed.index("started only the latest tick") :]
-    for said in (
-        "Update the prices",
-        "30 7 * * mon-fri",
-        "Europe/Berlin",
-        "07:30",
-        session[:12],
-        "finished",
-        "bob",
-        note,
-    ):
-        assert said in row, (said, row)
+    listed = next(each for each in team.forge("vera", "schedule", "list").splitlines() if each.startswith(name))
     day = str(re.search(r"\d{4}-\d\d-\d\d 07:30", listed)[0])  # type: ignore[index]
-    assert day in row
-    assert await viewer.page.get_by_role("button", name="Remove").count() == 0
-    assert await owner.page.get_by_role("button", name="Remove weekly").count() == 0
-    assert await admin.accessible() == []
-    await admin.picture("team-schedules")
-    await viewer.page.set_viewport_size({"width": 390, "height": 800})
-    assert not await viewer.overflows()
-    await viewer.picture("team-schedules-phone")
-    await owner.page.get_by_role("button", name="Remove morning").click()
-    await owner.page.get_by_role("dialog").get_by_text("Sessions that run go on").wait_for()
-    await owner.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    await owner.page.get_by_role("row", name="morning").wait_for(state="detached")
-    await admin.page.get_by_role("button", name="Remove weekly").click()
-    await admin.page.get_by_role("dialog").get_by_role("button", name="Remove").click()
-    await admin.sees("No schedule yet.")
-    assert store.schedules.all() == []
-    await viewer.sees("No schedule yet.")
+    return session[:12], day, listed[listed.index("started only the latest tick") :]
 
 
 def _bearer(team: Team, who: str) -> dict[str, str]:
