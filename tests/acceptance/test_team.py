@@ -77,7 +77,7 @@ class Team:
     _waiting: tuple[str, str] | None = None
 
     def __init__(self, folder: Path, ready: ReadyForge) -> None:
-        self.program = Program(folder / "shop", folder / "home", ready=ready)
+        self.program = Program(folder / "shop", folder / "home", ready=ready, tools=False)
         self.laptop = folder / "laptop"
         self.laptop.mkdir()
         text = (self.program.folder / "forge.yaml").read_text()

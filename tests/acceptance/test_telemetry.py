@@ -380,7 +380,7 @@ around.__enter__()
 def test_a_runner_tells_how_long_its_queue_is_and_how_long_a_session_waited(
     tmp_path: Path, collector: Collector, ready_forge: ReadyForge
 ) -> None:
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge)
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, tools=False)
     try:
         session = made.queue()
         made.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = collector.address

@@ -88,7 +88,7 @@ def test_the_database_of_the_page_is_made_used_saved_and_restored(
     assert "role: forge_runner (runner)" in forge("forge_runner", "store status")
     assert "Use the role that owns the tables" in forge("forge_runner", "people add eve", code=2)
     assert "eve is viewer" in forge("forge_page", "people add eve")
-    program = Program(tmp_path / "shop", home, own_postgres.url("forge", "forge_runner"), ready_forge)
+    program = Program(tmp_path / "shop", home, own_postgres.url("forge", "forge_runner"), ready_forge, tools=False)
     try:
         session = program.queue()
         program.start_runner("--idle", "1")

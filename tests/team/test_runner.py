@@ -457,8 +457,7 @@ def test_an_edit_that_is_not_valid_asks_again_and_a_valid_one_counts(program: Pr
 
 
 def test_the_log_knows_background_sessions_and_checks_them(program: Program) -> None:
-    program.add_tools()
-    program.play({"calls": [{"tool": "effect", "args": {"name": "n"}}]}, {"say": "done"})
+    program.play({"calls": [{"tool": "list_files", "args": {"path": "/work"}}]}, {"say": "done"})
     program.forge("log", "--session", "abcd", code=4)
     program.forge("log", "verify", "abcd", code=4)
     session = program.queue()
@@ -466,7 +465,7 @@ def test_the_log_knows_background_sessions_and_checks_them(program: Program) -> 
     program.wait_for(session, "finished")
     runner.stop()
     (call,) = json.loads(program.forge("log", "--store", "--json"))
-    assert (call["session"], call["tool"], call["status"]) == (session, "effect", "success")
+    assert (call["session"], call["tool"], call["status"]) == (session, "list_files", "success")
     assert session[:12] in program.forge("log", "sessions", "--store")
     assert call["id"] in program.forge("log", "show", call["id"][:20])
     for words in ((), ("all",), (session[:8],)):

@@ -315,6 +315,7 @@ def test_doctor_says_nothing_of_a_store_that_nobody_has(doctor: Doctor, tmp_path
     assert found["state"] == "ok" and "sessions.db" in found["text"]
 
 
+@pytest.mark.long
 def test_doctor_loads_nothing_of_a_store_that_nobody_has(tmp_path: Path) -> None:
     looks = (
         "import sys\nfrom golem_forge.cli import doctor\nhome = doctor.forge_home()\n"
