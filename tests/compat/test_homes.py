@@ -131,24 +131,23 @@ def test_the_log_has_every_call(opened: Opened) -> None:
     ]
 
 
-@pytest.mark.parametrize("began", ["How many mugs?", "Write the price", "Wait"])
-def test_a_session_goes_on(opened: Opened, began: str) -> None:
-    """With its history; a call that was running when it was killed is told, and not repeated."""
-    session = opened.session(began)
-    before = opened.records(session)
+def test_sessions_go_on(opened: Opened) -> None:
+    """With their history; a call that was running when it was killed is told, and not repeated."""
     (opened.project / "begun").unlink()
-    ran = opened.forge("run", "--resume", session, "-m", "scripted:next.yaml", "-i", "go on")
-    assert ran.stdout == "I went on.\n"
-    assert "new form" not in ran.stderr, "the worker's files are those it began with"
-    after = opened.records(session)
-    assert after[: len(before)] == before
-    assert opened.out("log", "verify", session).startswith(f"{session[:12]}  ok, {len(after)} lines")
-    said = [each["message"] for each in after if each["type"] == "history" and each["message"]["role"] != "results"]
-    assert [said[0]["text"], said[-2]["text"], said[-1]["text"]] == [began, "go on", "I went on."]
-    assert not (opened.project / "begun").exists(), "nothing is repeated"
-    if began == "Wait":
-        [ended] = [each for each in after if each["type"] == "finished"]
-        assert (ended["status"], ended["error"]) == ("interrupted", "may have run before the crash")
+    for began in ("How many mugs?", "Write the price", "Wait"):
+        session = opened.session(began)
+        before = opened.records(session)
+        ran = opened.forge("run", "--resume", session, "-m", "scripted:next.yaml", "-i", "go on")
+        assert ran.stdout == "I went on.\n"
+        assert "new form" not in ran.stderr, "the worker's files are those it began with"
+        after = opened.records(session)
+        assert after[: len(before)] == before
+        assert opened.out("log", "verify", session).startswith(f"{session[:12]}  ok, {len(after)} lines")
+        said = [each["message"] for each in after if each["type"] == "history" and each["message"]["role"] != "results"]
+        assert [said[0]["text"], said[-2]["text"], said[-1]["text"]] == [began, "go on", "I went on."]
+        assert not (opened.project / "begun").exists(), "nothing is repeated"
+    [ended] = [each for each in after if each["type"] == "finished"]
+    assert (ended["status"], ended["error"]) == ("interrupted", "may have run before the crash")
 
 
 def test_rules_hold(opened: Opened) -> None:
