@@ -62,6 +62,21 @@ async def test_a_link_opens_the_page_once_and_leaves_no_trace(staged: Any, windo
     await again.sees("live")
     assert "#" not in again.page.url
     assert code not in caplog.text and cookie["value"] not in caplog.text
+    await signs_out(Person(again))
+
+
+async def signs_out(me: Person) -> None:
+    """The page is closed to whoever comes next, and has nothing left of what was typed."""
+    window = me.window
+    window.expects("WebSocket")
+    await me.box.fill("a draft")
+    await me.go_to("Settings")
+    await me.button(re.compile("^Sign this browser out")).click()
+    await me.page.get_by_role("dialog").get_by_role("button", name="Sign out").click()
+    await window.sees("This page is not signed in")
+    assert "a draft" not in await window.run("() => JSON.stringify(sessionStorage)")
+    await window.page.reload()
+    await window.sees("This page is not signed in")
 
 
 ATTACKS = """async ({ours, id}) => {

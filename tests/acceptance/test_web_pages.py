@@ -60,8 +60,8 @@ async def lived(staged: Any) -> Any:
 
 
 async def test_nobody_is_shut_out_and_a_replay_does_nothing(staged: Any, windows: Any) -> None:
-    """Case 36: axe on every page and its dark colours; at 320 px and at 200 % nothing has to be scrolled sideways.
-    Case 34: a replay shows the same cards in order; no new row in the journal, no call."""
+    """Case 36: axe on every page, its dark colours and how it is at 320 px; there and at 200 % nothing is scrolled
+    sideways. Case 34: a replay shows the same cards in order; no new row in the journal, no call."""
     stage = await lived(staged)
     window = await windows()
     me = Person(window)
@@ -92,7 +92,7 @@ async def test_nobody_is_shut_out_and_a_replay_does_nothing(staged: Any, windows
         await me.go_to(area)
         await window.sees(says)
         await window.picture(f"narrow-{area.lower()}")
-        found[f"320 px {area}"] = await window.accessible()
+        found[f"320 px {area}"] = await window.accessible(colours=False)
         for size in (ZOOMED, NARROW):
             await window.page.set_viewport_size({"width": size[0], "height": size[1]})
             wide += [f"{area} at {size}"] if await window.overflows() else []
@@ -129,6 +129,7 @@ async def test_nobody_is_shut_out_and_a_replay_does_nothing(staged: Any, windows
     assert wide == []
 
 
+@pytest.mark.long
 async def test_a_rule_removed_and_an_approval_revoked_ask_again(staged: Any, windows: Any) -> None:
     """Case 35."""
     stage = await staged(
@@ -161,7 +162,6 @@ async def test_a_rule_removed_and_an_approval_revoked_ask_again(staged: Any, win
     assert await card.is_visible()
     await me.answer(DENY)
     await window.sees("5.")
-    await signs_out(me)
 
 
 PHONE = (390, 780)
@@ -263,20 +263,6 @@ async def test_the_model_is_chosen_in_the_header_by_name_or_from_the_providers_l
         await window.press("ArrowDown", "Enter")
         await me.button("Model: anthropic:claude-small. Choose another one").wait_for()
         assert provider.key not in await window.text()
-
-
-async def signs_out(me: Person) -> None:
-    """The page is closed to whoever comes next, and has nothing left of what was typed."""
-    window = me.window
-    window.expects("401", "WebSocket")
-    await me.box.fill("a draft")
-    await me.go_to("Settings")
-    await me.button(re.compile("^Sign this browser out")).click()
-    await me.page.get_by_role("dialog").get_by_role("button", name="Sign out").click()
-    await window.sees("This page is not signed in")
-    assert "a draft" not in await window.run("() => JSON.stringify(sessionStorage)")
-    await window.page.reload()
-    await window.sees("This page is not signed in")
 
 
 async def _none(locator: Any) -> bool:

@@ -25,7 +25,8 @@ def _asked(stage: Any) -> list[Any]:
 
 
 async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -> None:
-    """The code leaves the address, the text box has the focus, a queued text goes out when its turn comes."""
+    """The code leaves the address, the text box has the focus, a queued text goes out when its turn comes; a turn that
+    goes on is stopped."""
     running = asyncio.Event()
     go_on = asyncio.Event()
 
@@ -36,7 +37,8 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
         await go_on.wait()
         return "waited"
 
-    stage = await staged([calls(("wait_here", {})), "One **bold** answer.", "Two."], tools=[wait_here])
+    turns = [calls(("wait_here", {})), "One **bold** answer.", "Two.", calls(("wait_here", {})), "Stopped."]
+    stage = await staged(turns, tools=[wait_here])
     window = await windows()
     await window.open(stage.link())
     await window.sees("live")
@@ -63,6 +65,13 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     await window.sees("Two.")
     assert [pair for pair in await window.run(_ITEMS) if pair[0] in ("message", "call")] == texts
     assert await window.page.locator("textarea").input_value() == "a draft"
+    go_on.clear()
+    running.clear()
+    await window.page.locator("textarea").press("Enter")
+    async with asyncio.timeout(PATIENCE):
+        await running.wait()
+    await window.page.get_by_role("button", name=re.compile("^Stop")).filter(visible=True).first.click()
+    await until(lambda: stage.results() == [("wait_here", "success"), ("wait_here", "interrupted")], "it was stopped")
 
 
 async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, windows: Windows) -> None:

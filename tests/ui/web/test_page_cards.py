@@ -249,6 +249,13 @@ async def test_only_a_press_meant_for_the_button_answers(windows: Windows) -> No
     assert len(await acts(window)) == 1, "sent once"
     await window.sees("sending…")
 
+    await show(window, question(request()))
+    await page.locator("[data-ready=true]").wait_for()
+    await page.get_by_role("button", name="Approve and remember…").click()
+    await page.locator("[data-ready=true]").wait_for()
+    await page.get_by_role("button", name="always for this project").click()
+    assert [one["choice"] for one in await acts(window)] == ["c2"]
+
 
 async def test_a_denial_takes_a_message_and_an_edit_comes_back_with_its_errors(windows: Windows) -> None:
     window = await windows.with_modules()
@@ -401,7 +408,13 @@ async def test_a_tool_card_from_its_start_to_its_result(windows: Windows) -> Non
         error="exit 1",
         decision=decision,
     )
-    await window.run("(item) => cards[0].update(item)", call(result=failed))
+    said = [
+        {"type": "reviewed", "data": {"reviewer": "review", "answer": "approve", "reason": "a file of the docs"}},
+        {"type": "hookRan", "data": {"hook": "format", "line": "one line was formatted"}},
+    ]
+    await window.run("(item) => cards[0].update(item)", call(result=failed, said=said))
+    lines = await page.get_by_role("list", name="Said about this call").get_by_role("listitem").all_text_contents()
+    assert lines == ["reviewer review: approve (a file of the docs)", "hook format: one line was formatted"]
     text = await window.text()
     assert "✗" in text
     assert "execution_failed: exit 1" in text

@@ -226,12 +226,14 @@ async def test_a_permission_is_taken_back_only_after_a_yes(windows: Windows) -> 
         "revocable": True,
     }
     built_in = rule | {"id": "b-1", "origin": "builtin", "revocable": False}
+    approval = {"id": "a-1", "what": HOSTILE, "worker": ""}
     base = "/api/sessions/s1"
     window = await opened(
         windows,
         {
-            f"GET {base}/rules": {"rules": [rule, built_in], "approvals": [], "notices": []},
+            f"GET {base}/rules": {"rules": [rule, built_in], "approvals": [approval], "notices": []},
             f"DELETE {base}/rules/r-1": {"text": "revoked r-1"},
+            f"DELETE {base}/rules/a-1": {"text": "revoked a-1"},
             f"GET {base}/settings": {"refused": 409, "problem": "This session does not run here."},
         },
     )
@@ -248,7 +250,10 @@ async def test_a_permission_is_taken_back_only_after_a_yes(windows: Windows) -> 
     await remove.click()
     await page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     await window.sees("revoked r-1")
-    assert await sent(window, "DELETE") == [[f"{base}/rules/r-1", None]]
+    await page.get_by_role("button", name="Revoke").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
+    await window.sees("revoked a-1")
+    assert await sent(window, "DELETE") == [[f"{base}/rules/r-1", None], [f"{base}/rules/a-1", None]]
     assert await page.get_by_role("button", name="Remove").count() == 1, "no button for what Forge brings"
 
 
