@@ -172,8 +172,8 @@ async def test_the_card_shows_what_would_run(staged: Any, windows: Any) -> None:
 
 
 async def test_fifty_megabytes(staged: Any, windows: Any, is_long: bool) -> None:
-    """Eight without --long: the page is sent the same, see test_views."""
-    size = (50 if is_long else 8) << 20
+    """Two without --long: the page is sent the same, see test_views."""
+    size = (50 if is_long else 2) << 20
 
     @tool(needs_approval=False)
     def flood() -> str:

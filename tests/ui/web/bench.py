@@ -3,7 +3,8 @@
 `windows` makes them: `window = await windows()`, `await window.open(url)`. When the test is over each has to be clean:
 no error in the console, no exception, nothing that the content security policy had to stop, no request to anyone but
 the server it was opened on. What a test provokes on purpose it names: `window.expects("401")`.
-`await windows.with_modules()` is one that has the page's modules and no server: `await window.run("import(…)…")`.
+`await windows.with_modules()` is one that has the page's modules and no server: `await window.run("import(…)…")`;
+`functions` is such a one that is there already.
 
 All of it runs on the loop of the whole run, because the browser outlives a test. A module with such tests says
 
@@ -372,6 +373,23 @@ async def modules() -> AsyncIterator[str]:
 def left_tabs() -> dict[str, list[Window]]:
     """Those that no test has at the moment, by their options."""
     return {}
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def _functions(browser: Browser, modules: str) -> Window:
+    return await Windows(browser, modules, {}).with_modules(bypass_csp=True)  # some scripts are made of text
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def functions(_functions: Window) -> AsyncIterator[Window]:
+    """One page with the modules for all tests that call their functions and leave nothing on it: to load the modules
+    takes longer than most such calls."""
+    try:
+        yield _functions
+        _functions.check_clean()
+    finally:
+        _functions.complaints.clear()
+        _functions.asked.clear()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

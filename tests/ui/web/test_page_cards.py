@@ -524,6 +524,13 @@ async def test_both_answers_of_a_choice_are_answers_and_neither_is_a_refusal(win
     endings = await window.page.locator(".ending").all_text_contents()
     assert endings[:3] == ["✓ alone", "✓ ask", "✗ Not now"]
     assert endings[3].startswith("✗ Closed without an answer")
+    asked = {"requestId": "f9", "accept": "work alone", "decline": "ask first"}
+    await show(window, question(choice | asked, asks="form"), module="form_card", make="formCard")
+    await window.sees("Not now")
+    await window.page.locator("[data-ready=true]").wait_for()
+    assert await window.accessible() == []
+    await window.page.get_by_role("button", name="work alone").click()
+    assert await acts(window) == [{"type": "formResponse", "requestId": "f9", "action": "accept", "values": {}}]
 
 
 async def test_a_servers_form_is_answered_by_its_buttons_and_opens_only_safe_links(windows: Windows) -> None:

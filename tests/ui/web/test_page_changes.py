@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.machine import NEW_DIRECTORY
 from tests.ui.change_data import change_set, created, edited, files_changed, record
-from tests.ui.web.bench import Windows, browsing, until
+from tests.ui.web.bench import Window, Windows, browsing, until
 from tests.ui.web.stage import calls
 from tests.ui.web.test_page_fold import Story, _fold
 
 from golem_forge import tool
 from golem_forge.core.changes import PathChange
-from golem_forge.policy.rules.files import remembered_mode
-from golem_forge.storage.home import forge_home
 from golem_forge.ui.web.api import events as api
-from golem_forge.ui.web.app import WebServer
-from golem_forge.ui.web.listen import ListenAddress
-from golem_forge.ui.web.security import LoginStore
-from golem_forge.ui.web.session_registry import SessionLauncher, StartRequest
 
 pytestmark = browsing
 
@@ -160,7 +152,7 @@ def _changed(story: Story, turn: int, *changes: PathChange, **more: Any) -> None
     story.say("filesChanged", **files_changed(turn, *changes, **more))
 
 
-async def test_the_fold_of_changes_is_the_same_however_the_events_come(windows: Windows) -> None:
+async def test_the_fold_of_changes_is_the_same_however_the_events_come(functions: Window) -> None:
     story = Story()
     story.message("user", "one")
     story.started("c1")
@@ -175,11 +167,10 @@ async def test_the_fold_of_changes_is_the_same_however_the_events_come(windows: 
     _changed(story, 0, edited("/w/a"), call="u1", undoes=["c1"])
     calls_of = "(i.calls ?? []).map(c => [c.call, c.undone])"
     look = f"return items().map(i => [i.key, i.least, {calls_of}, i.changed?.undone ?? null])"
-    whole = await _fold(windows, story.frames, look)
+    whole = await _fold(functions, story.frames, look)
     assert whole[-1] == ["changes:1", "summary", [["c1", True], ["c2", False]], None]
     assert [each[3] for each in whole if each[0] == "t:c1"] == [True]
-    window = await windows.with_modules()
-    joined = await window.run(
+    joined = await functions.run(
         """async ([frames, middle]) => {
           const { SessionStore } = await import("/store.js");
           const store = new SessionStore();
@@ -191,38 +182,5 @@ async def test_the_fold_of_changes_is_the_same_however_the_events_come(windows: 
     )
     assert [each for each in joined if each[0] == "changes:1"] == [["changes:1", "summary", ["c1", "c2"]]]
     open_turn = story.frames[: middle + 2]
-    hidden = await _fold(windows, open_turn, "return items().filter(i => i.kind === 'changes').map(i => i.least)")
+    hidden = await _fold(functions, open_turn, "return items().filter(i => i.kind === 'changes').map(i => i.least)")
     assert hidden == ["debug"], "a turn that goes on says nothing yet"
-
-
-async def test_the_first_session_of_a_directory_asks_on_the_page_too(
-    tmp_path: Path, windows: Windows, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(NEW_DIRECTORY, "1")
-    (tmp_path / "words.yaml").write_text("turns: [{say: Hello there.}]\n")
-    launcher = SessionLauncher(forge_home(), tmp_path)
-    server = WebServer(launcher, ListenAddress(port=0), LoginStore())
-    await server.start()
-    try:
-        id = await launcher.start(StartRequest(directory=str(tmp_path), model="scripted:words.yaml"))
-        window = await windows()
-        await window.open(server.url)
-        await window.sees("How shall Forge work in this directory?")
-        await window.sees("Not now")
-        assert await window.accessible() == []
-        await window.picture("once-a-directory")
-        button = window.page.get_by_role("button", name="work on its own here")
-        await until(lambda: _pressed(button, launcher.live(id)))
-        mode = "Approval mode: Works on its own inside. Choose another one"
-        await window.page.get_by_role("button", name=mode).wait_for()
-        assert remembered_mode(forge_home(), tmp_path).value.value == "contained"  # type: ignore[union-attr]
-    finally:
-        await launcher.close()
-        await server.stop()
-
-
-async def _pressed(button: Any, session: Any) -> bool:
-    """A card that has just come takes no answer for half a second."""
-    if session.open_questions() and any(each.type == "formRequired" for each in session.open_questions()):
-        await button.click()
-    return not any(each.type == "formRequired" for each in session.open_questions())

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ui.web.bench import Windows, browsing
+from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.agent.slash.commands import BUILT_IN_COMMANDS
 from golem_forge.agent.slash.parser import is_command
@@ -28,9 +28,8 @@ TOOLS = [
 PROMPTS = [{"name": "docs__greet", "description": "A greeting", "fields": [{"name": "who", "type": "text"}]}]
 
 
-async def test_commands_are_told_from_text_as_the_runtime_tells_them(windows: Windows) -> None:
-    window = await windows.with_modules()
-    named, told = await window.run(
+async def test_commands_are_told_from_text_as_the_runtime_tells_them(functions: Window) -> None:
+    named, told = await functions.run(
         """async (lines) => {
           const { COMMANDS, isCommand } = await import("/chat/completion.js");
           return [COMMANDS.map(([name]) => name), lines.map(isCommand)];
@@ -41,11 +40,10 @@ async def test_commands_are_told_from_text_as_the_runtime_tells_them(windows: Wi
     assert told == [is_command(line) for line in LINES]
 
 
-async def test_what_is_offered_while_a_command_is_typed(windows: Windows) -> None:
-    window = await windows.with_modules()
+async def test_what_is_offered_while_a_command_is_typed(functions: Window) -> None:
 
     async def offered(text: str) -> Any:
-        return await window.run(
+        return await functions.run(
             """async ([text, known]) => {
               const { offers } = await import("/chat/completion.js");
               const found = offers(text, known);
@@ -112,9 +110,8 @@ async def test_a_notification_says_nothing_and_goes_away(windows: Windows) -> No
     assert told == [shown, "closed", shown, "closed", "went", shown, "closed"]
 
 
-async def test_an_address_is_read_as_it_was_written(windows: Windows) -> None:
-    window = await windows.with_modules()
-    read = await window.run(
+async def test_an_address_is_read_as_it_was_written(functions: Window) -> None:
+    read = await functions.run(
         """async () => {
           const { address, route } = await import("/router.js");
           const odd = "a/b %#?é";
@@ -175,10 +172,9 @@ async def test_a_server_that_hangs_before_it_said_everything_is_noticed_and_aske
     assert await window.run("() => states") == ["away"] and await window.run("() => sockets.length") > 10
 
 
-async def test_what_was_done_while_the_server_was_away(windows: Windows) -> None:
+async def test_what_was_done_while_the_server_was_away(functions: Window) -> None:
     """Sent if it is still asked, told as too late if not, and nothing is ever done twice."""
-    window = await windows.with_modules()
-    told = await window.run(
+    told = await functions.run(
         """async () => {
           const { Outbox } = await import("/socket.js");
           const questions = new Map(["open", "gone", "mine", "cut"].map((id) => [id, { state: "open" }]));

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ui.web.bench import Windows, browsing
+from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.toolsets.file_access import unified_diff
 from golem_forge.ui.render.lines import count_changes
@@ -43,12 +43,11 @@ def _lines(files: list[dict[str, Any]]) -> list[str]:
     return [marks.get(row["kind"], "") + row["text"] for file in files for row in file["rows"]]
 
 
-async def test_every_line_of_a_diff_is_a_row_and_no_content_is_a_heading(windows: Windows) -> None:
-    window = await windows.with_modules()
+async def test_every_line_of_a_diff_is_a_row_and_no_content_is_a_heading(functions: Window) -> None:
     odd = "no diff at all\n\n--- lonely\n@@ nonsense\n"
     inside = both_ends(_LONG_LINE, 2 * (len("-evil()") + 493 + len("\n+z\n")))[0]
     texts = [_TRICK, _SEVERAL, _WIDER, odd, "", _SHORTENED, inside]
-    trick, several, wider, free, empty, cut, torn = await window.run(_PARSE, texts)
+    trick, several, wider, free, empty, cut, torn = await functions.run(_PARSE, texts)
     assert [file["title"] for file in trick] == ["/ws/a.sql"], "a removed line `-- a/other` is no heading"
     assert [(file["title"], file["state"]) for file in several] == [
         ("/ws/app.py", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ui.web.bench import Windows, browsing
+from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.events.model import REGISTRY
 
@@ -70,16 +70,11 @@ _FOLD = """async ([frames, script]) => {
 }"""
 
 
-async def _fold(windows: Windows, frames: list[Shown], script: str) -> Any:
-    window = windows.opened[0] if windows.opened else await _without_policy(windows)
-    return await window.run(_FOLD, [frames, script])
+async def _fold(functions: Window, frames: list[Shown], script: str) -> Any:
+    return await functions.run(_FOLD, [frames, script])
 
 
-async def _without_policy(windows: Windows) -> Any:
-    return await windows.with_modules(bypass_csp=True)  # the scripts of these tests are made of text
-
-
-async def test_a_stream_and_its_message_are_one(windows: Windows) -> None:
+async def test_a_stream_and_its_message_are_one(functions: Window) -> None:
     story = Story()
     story.message("user", "go")
     story.streamed("r1", "I look", channel="thinking")
@@ -88,15 +83,15 @@ async def test_a_stream_and_its_message_are_one(windows: Windows) -> None:
     story.streamed("r1", "", done=True)
     before = list(story.frames)
     story.message("assistant", "Hello")
-    streaming = await _fold(windows, before, "return items().map(i => [i.key, i.kind, i.text ?? '', i.live ?? null])")
+    streaming = await _fold(functions, before, "return items().map(i => [i.key, i.kind, i.text ?? '', i.live ?? null])")
     assert streaming == [["m:1", "message", "go", None], ["s:r1", "stream", "HelHello", False]]
     whole = await _fold(
-        windows, story.frames, "return items().map(i => [i.key, i.kind, i.text, i.html, i.thinking ?? ''])"
+        functions, story.frames, "return items().map(i => [i.key, i.kind, i.text, i.html, i.thinking ?? ''])"
     )
     assert whole == [["m:1", "message", "go", "<p>go</p>", ""], ["s:r1", "message", "Hello", "<p>Hello</p>", "I look"]]
 
 
-async def test_streams_of_several_workers_do_not_mix(windows: Windows) -> None:
+async def test_streams_of_several_workers_do_not_mix(functions: Window) -> None:
     story = Story()
     story.say("workerUpdate", workerId="w", name="child", task="", status="running", depth=1)
     story.streamed("r1", "root")
@@ -105,24 +100,24 @@ async def test_streams_of_several_workers_do_not_mix(windows: Windows) -> None:
     story.message("assistant", "root.")
     story.streamed("r2", "late and lost", worker="w")
     found = await _fold(
-        windows, story.frames, "return items().filter(i => i.kind !== 'notice').map(i => [i.key, i.worker, i.text])"
+        functions, story.frames, "return items().filter(i => i.kind !== 'notice').map(i => [i.key, i.worker, i.text])"
     )
     assert found == [["s:r1", "root", "root."], ["s:r2", "w", "child."]]
 
 
-async def test_no_trace_level_hides_what_a_command_left_behind(windows: Windows) -> None:
+async def test_no_trace_level_hides_what_a_command_left_behind(functions: Window) -> None:
     story = Story()
     for call, severity in (("c1", "note"), ("c2", "warning"), ("c3", "critical")):
         story.started(call)
         story.result(call, leftovers=[{"kind": "k", "severity": severity, "text": "t", "paths": []}])
     story.started("c4")
     story.result("c4", protectedCreated=["/workspace/.envrc"])
-    found = await _fold(windows, story.frames, "return items().map(i => i.least)")
+    found = await _fold(functions, story.frames, "return items().map(i => i.least)")
     assert found == ["normal", "summary", "quiet", "summary"]
 
 
 async def test_a_question_from_before_the_session_stands_waits_on_and_one_of_an_earlier_run_does_not(
-    windows: Windows,
+    functions: Window,
 ) -> None:
     """A server that wants to start asks before `sessionStarted`."""
     started = {"worker": "main", "model": "m", "mode": "chat", "approvalMode": "interactive", "zones": []}
@@ -130,11 +125,11 @@ async def test_a_question_from_before_the_session_stands_waits_on_and_one_of_an_
         story = Story()
         story.asked("r1", tool="stock")
         story.say("sessionStarted", **started, resumed=resumed)
-        found = await _fold(windows, story.frames, "return store.openQuestions().map(one => one.requestId)")
+        found = await _fold(functions, story.frames, "return store.openQuestions().map(one => one.requestId)")
         assert found == waiting
 
 
-async def test_an_answered_question_and_its_call_are_one(windows: Windows) -> None:
+async def test_an_answered_question_and_its_call_are_one(functions: Window) -> None:
     story = Story()
     story.asked("r1")["event"]["data"]["toolCallId"] = "c1"
     asked = list(story.frames)
@@ -147,9 +142,9 @@ async def test_an_answered_question_and_its_call_are_one(windows: Windows) -> No
       const [question] = items();
       return [keys(), store.callOf(question)?.key ?? null];
     """
-    assert await _fold(windows, asked, script) == [[["q:r1", None]], None]
+    assert await _fold(functions, asked, script) == [[["q:r1", None]], None]
     joined = [[["q:r1", None], ["t:c1", "q:r1"], ["t:c2", None]], "t:c1"]
-    assert await _fold(windows, story.frames, script) == joined
+    assert await _fold(functions, story.frames, script) == joined
     later = f"""
       const {{ SessionStore }} = await import("/store.js");
       const other = new SessionStore();
@@ -159,26 +154,25 @@ async def test_an_answered_question_and_its_call_are_one(windows: Windows) -> No
       items = () => [...other.items.values()];
       {script}
     """
-    assert await _fold(windows, story.frames, later) == joined, "the question comes with an earlier page"
+    assert await _fold(functions, story.frames, later) == joined, "the question comes with an earlier page"
 
 
-async def test_a_withdrawn_stream_is_gone_and_the_next_message_stands_alone(windows: Windows) -> None:
+async def test_a_withdrawn_stream_is_gone_and_the_next_message_stands_alone(functions: Window) -> None:
     story = Story()
     story.streamed("r1", "half")
     story.streamed("r1", "", done=True, discarded=True)
     story.streamed("r2", "whole")
     story.started("c1")
     story.message("assistant", "after the call")
-    found = await _fold(windows, story.frames, "return items().map(i => [i.key, i.kind])")
+    found = await _fold(functions, story.frames, "return items().map(i => [i.key, i.kind])")
     assert found == [["s:r2", "stream"], ["t:c1", "call"], ["m:2", "message"]]
 
 
-async def test_a_block_that_stays_is_kept_and_what_follows_it_replaced(windows: Windows) -> None:
+async def test_a_block_that_stays_is_kept_and_what_follows_it_replaced(functions: Window) -> None:
     story = Story()
     for keep, html in ((0, "<p>a</p><p>b</p>"), (1, "<p>B</p><p>c</p>"), (2, "<p>C</p>"), (2, "<p>D</p><p>E</p>")):
         story.say("streaming", requestId="r", delta="x", channel="text", done=False, view={"keep": keep, "html": html})
-    window = await _without_policy(windows)
-    shown = await window.run(
+    shown = await functions.run(
         """async (frames) => {
           const { SessionStore } = await import("/store.js");
           const { speechView } = await import("/chat/speech.js");
@@ -219,11 +213,11 @@ def _long_story() -> Story:
     return story
 
 
-async def test_a_page_that_loads_its_past_later_shows_the_same(windows: Windows) -> None:
+async def test_a_page_that_loads_its_past_later_shows_the_same(functions: Window) -> None:
     """Cut at every event, and again in the middle of what is left."""
     story = _long_story()
     odd = await _fold(
-        windows,
+        functions,
         story.frames,
         """
         const { SessionStore } = await import("/store.js");
@@ -247,21 +241,21 @@ async def test_a_page_that_loads_its_past_later_shows_the_same(windows: Windows)
     assert len(story.frames) > 40
 
 
-async def test_a_question_lives_until_its_first_answer(windows: Windows) -> None:
+async def test_a_question_lives_until_its_first_answer(functions: Window) -> None:
     story = Story()
     story.asked("q1")
     story.asked("q2", "write_file")
     story.asked("q1")  # with the errors of an edit
     again = story.frames[1]
     ask = "return [store.openQuestions().map(q => q.requestId), items().map(i => i.shown.event.seq)]"
-    assert await _fold(windows, story.frames, ask) == [["q1", "q2"], [3, 2]]
+    assert await _fold(functions, story.frames, ask) == [["q1", "q2"], [3, 2]]
     story.answered("q2")
     late = [*story.frames, again, {**again, "again": True}]
-    assert await _fold(windows, late, ask) == [["q1"], [3, 2]]
-    assert await _fold(windows, late, "return items().map(i => i.resolved?.by ?? null)") == [None, "terminal"]
+    assert await _fold(functions, late, ask) == [["q1"], [3, 2]]
+    assert await _fold(functions, late, "return items().map(i => i.resolved?.by ?? null)") == [None, "terminal"]
 
 
-async def test_what_nobody_asks_any_more_is_closed_and_opens_when_it_is_asked_again(windows: Windows) -> None:
+async def test_what_nobody_asks_any_more_is_closed_and_opens_when_it_is_asked_again(functions: Window) -> None:
     story = Story()
     story.asked("q1")
     story.asked("q2")
@@ -273,14 +267,14 @@ async def test_what_nobody_asks_any_more_is_closed_and_opens_when_it_is_asked_ag
       after.push(open());
       return [after, items().map((i) => i.resolved?.gone ?? false), store.running];
     """
-    assert await _fold(windows, story.frames, script) == [[["q2"], ["q1", "q2"]], [False, False], False]
+    assert await _fold(functions, story.frames, script) == [[["q2"], ["q1", "q2"]], [False, False], False]
 
 
-async def test_levels_show_what_the_terminal_shows(windows: Windows) -> None:
+async def test_levels_show_what_the_terminal_shows(functions: Window) -> None:
     story = _long_story()
     story.message("system", "you are")
     counts = await _fold(
-        windows,
+        functions,
         story.frames,
         """
         const { LEVELS, isShown } = await import("/fold/items.js");
@@ -304,7 +298,7 @@ async def test_levels_show_what_the_terminal_shows(windows: Windows) -> None:
 async def test_nothing_that_an_event_holds_can_break_the_page(windows: Windows) -> None:
     """Every type, with every value of its data replaced by every odd thing, folded and drawn."""
     names = {name: sorted(field.wire for field in kind.FIELDS) for name, kind in REGISTRY.items()}
-    window = await _without_policy(windows)
+    window = await windows.with_modules()
     odd = await window.run(
         """async (names) => {
           const { SessionStore } = await import("/store.js");
@@ -335,7 +329,7 @@ async def test_nothing_that_an_event_holds_can_break_the_page(windows: Windows) 
 
 
 async def test_ten_thousand_events_keep_the_page_small_and_in_place(windows: Windows) -> None:
-    window = await _without_policy(windows)
+    window = await windows.with_modules()
     found = await window.run(
         """async () => {
           const { SessionStore } = await import("/store.js");

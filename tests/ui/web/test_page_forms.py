@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from tests.ui.web.bench import Windows, browsing
+from tests.ui.web.bench import Window, Windows, browsing
 
 from golem_forge.tools.forms import derive_fields, form_arguments
 
@@ -62,7 +62,7 @@ _OBJECTS = st.builds(
 _VALUES = st.dictionaries(_NAMES | st.just("stray"), _JSON, max_size=5)
 
 
-async def test_a_form_sends_what_python_would_send(windows: Windows) -> None:
+async def test_a_form_sends_what_python_would_send(functions: Window) -> None:
     cases: list[dict[str, Any]] = []
 
     @settings(database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -71,8 +71,7 @@ async def test_a_form_sends_what_python_would_send(windows: Windows) -> None:
         cases.append({"fields": derive_fields(schema), "values": values})
 
     collect()
-    window = await windows.with_modules()
-    sent = await window.run(
+    sent = await functions.run(
         """async (cases) => {
           const { formArguments } = await import("/forms/arguments.js");
           return cases.map(text => JSON.parse(text)).map(one => JSON.stringify(formArguments(one.fields, one.values)));

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.ui.web.bench import Windows, browsing
+from tests.ui.web.bench import Window, browsing
 from tests.ui.web.test_page_fold import Story, _fold
 
 pytestmark = browsing
 
 
-async def test_what_is_said_of_a_call_is_at_its_card_however_the_events_come(windows: Windows) -> None:
+async def test_what_is_said_of_a_call_is_at_its_card_however_the_events_come(functions: Window) -> None:
     story = Story()
     story.message("user", "go")
     story.say("reviewed", reviewer="r", answer="approve", toolCallId="c1", durationMs=1)
@@ -26,10 +26,9 @@ async def test_what_is_said_of_a_call_is_at_its_card_however_the_events_come(win
         ["notice", "normal", [], "turn"],
         ["notice", "normal", [], "waits"],
     ]
-    assert await _fold(windows, story.frames, f"return items().map({look})") == expected
-    window = await windows.with_modules()
+    assert await _fold(functions, story.frames, f"return items().map({look})") == expected
     for at in (middle - 1, middle, middle + 1):
-        joined = await window.run(
+        joined = await functions.run(
             f"""async ([frames, middle]) => {{
               const {{ SessionStore }} = await import("/store.js");
               const store = new SessionStore();

@@ -333,12 +333,12 @@ async def test_a_replay_shows_each_moment_and_only_asks(windows: Windows) -> Non
     events = [event(1, "sessionStarted", worker="main", model="m", approvalMode="interactive", zones=[])]
     events.append(event(2, "toolStarted", callId="c1", name="push", args={}, caller="llm"))
     events.append(event(3, "toolResult", callId="c1", name="push", status="tool_error", error="no", durationMs=1))
-    events += [event(seq, "message", role="assistant", content=f"said {seq}.") for seq in range(4, 701)]
+    events += [event(seq, "message", role="assistant", content=f"said {seq}.") for seq in range(4, 461)]
     await window.run(_PAGES, events)
     await window.run("() => window.show('replay')")
     page = window.page
     slider, number = page.get_by_role("slider"), page.get_by_label("Event", exact=True)
-    await window.sees("of 700")
+    await window.sees("of 460")
     await window.sees("said 4.")  # the first words, and then it plays
     await page.get_by_role("button", name="Pause").click()
     await number.fill("1")
@@ -351,17 +351,17 @@ async def test_a_replay_shows_each_moment_and_only_asks(windows: Windows) -> Non
     await page.get_by_role("button", name="One event back").click()
     await window.sees_not("tool_error")
     assert await number.input_value() == "2"
-    await number.fill("600")
+    await number.fill("360")
     await number.press("Enter")
-    await window.sees("said 600.")
-    await window.sees_not("said 601.")
-    assert "event 600 of 700" in str(await slider.get_attribute("aria-valuetext"))
+    await window.sees("said 360.")
+    await window.sees_not("said 361.")
+    assert "event 360 of 460" in str(await slider.get_attribute("aria-valuetext"))
     assert await page.locator("main li.item").count() <= 300
     await slider.press("Home")
-    await window.sees_not("said 600.")
+    await window.sees_not("said 360.")
     await page.get_by_label("Speed").select_option("max")
     await page.get_by_role("button", name="Play").click()
-    await window.sees("said 700.")
+    await window.sees("said 460.")
     await window.sees("Play again")
     await page.get_by_role("button", name="To the moment before").click()
     await page.wait_for_function("() => document.querySelector('#replay-event').value === '3'")
