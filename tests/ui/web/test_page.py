@@ -6,6 +6,7 @@ import asyncio
 import re
 from typing import Any
 
+import pytest
 from tests.deadlines import PATIENCE
 from tests.ui.web.bench import NARROW, Windows, browsing, until
 from tests.ui.web.person import Person
@@ -243,6 +244,7 @@ _TOO_WIDE = """() => {
 }"""
 
 
+@pytest.mark.long
 async def test_the_panel_lists_ports_and_publishes_them(staged: Any, windows: Windows) -> None:
     """What a command serves is in the panel; a button gives the link, and another one ends it."""
     serve = {"cmd": "python3 -u -m http.server 3000 --bind 127.0.0.1", "yield_time_ms": 0}

@@ -305,6 +305,79 @@ async def test_a_session_that_cannot_start_says_so_at_its_field(windows: Windows
     assert await sent(window, "POST") == [["/api/sessions", {"input": "go"}]]
 
 
+async def test_a_session_is_named_ended_resumed_and_after_a_yes_deleted(windows: Windows) -> None:
+    row: dict[str, Any] = {"id": "s2", "state": "live", "title": "Milk", "created": "", "worker": "main", "model": "m"}
+    row |= {"updated": "2026-01-01T00:00:00Z", "directory": "~/x", "input": "", "calls": 3}
+    window = await opened(
+        windows,
+        {
+            "GET /api/sessions": {
+                "sessions": [row, row | {"id": "s3", "state": "closed", "title": "Tea"}],
+                "more": False,
+            },
+            "PATCH /api/sessions/s2": {},
+            "POST /api/sessions/s2/end": {},
+            "POST /api/sessions": {"id": "s3"},
+            "DELETE /api/sessions/s3": {},
+        },
+    )
+    page = window.page
+    await window.run("() => window.show('sessions')")
+    for title in ("Milk", "Tea"):
+        await page.get_by_role("button", name=f"{title}: More").click()
+    assert await page.get_by_role("button", name="Delete").count() == 1, "not of one that runs"
+    export = page.get_by_role("link", name="Export as Markdown: Tea")
+    assert await export.get_attribute("href") == "/api/sessions/s3/export?format=markdown"
+    await page.get_by_role("button", name="Rename: Milk").click()
+    await page.get_by_role("dialog").get_by_label("Title").fill("Bread and milk")
+    await window.press("Enter")
+    await window.sees("The session has another title.")
+    assert await sent(window, "PATCH") == [["/api/sessions/s2", {"title": "Bread and milk"}]]
+    await page.get_by_role("button", name="End: Milk").click()
+    await page.get_by_role("dialog").get_by_role("button", name="End").click()
+    await window.sees("The session ends.")
+    await page.get_by_role("button", name="Delete: Tea").click()
+    await window.press("Escape")
+    assert await sent(window, "DELETE") == []
+    await page.get_by_role("button", name="Delete: Tea").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    await window.sees("The session is deleted.")
+    assert await sent(window, "DELETE") == [["/api/sessions/s3", None]]
+    await page.get_by_role("button", name="Resume: Tea").click()
+    await page.wait_for_function("() => window.went")
+    assert await sent(window, "POST") == [["/api/sessions/s2/end", None], ["/api/sessions", {"resume": "s3"}]]
+
+
+_PANEL = """async () => {
+  const [{ Panel }, { SessionStore }] = await Promise.all([import("/panel.js"), import("/store.js")]);
+  const [node, button] = [document.createElement("aside"), document.createElement("button")];
+  node.setAttribute("aria-label", "Session");
+  document.querySelector("main").append(button, node);
+  window.sent = [];
+  const rows = [{ port: 3000, command: "python3 -m http.server 3000", since: "2026-01-01T00:00:00Z", url: "" },
+    { port: 3001, command: "x".repeat(300), since: "", url: "http://127.83.12.201:3001/" }];
+  const ctx = { act: (type, data) => sent.push(data.text) };
+  const panel = new Panel(node, button, () => {});
+  const session = { id: "s", answerable: true };
+  panel.shows({ session, store: new SessionStore(), ports: { rows }, budget: { rows: [] }, ctx });
+  return node.hidden;
+}"""
+
+
+async def test_the_panel_lists_ports_and_a_button_publishes_one(windows: Windows) -> None:
+    window = await windows.with_modules()
+    page = window.page
+    assert await window.run(_PANEL) is False
+    listed = page.locator(".ports")
+    await listed.get_by_text("http.server 3000").wait_for()
+    link = listed.get_by_role("link")
+    assert await link.get_attribute("href") == "http://127.83.12.201:3001/"
+    assert await link.get_attribute("target") == "_blank" and "noopener" in str(await link.get_attribute("rel"))
+    for verb, port in (("publish", 3000), ("unpublish", 3001)):
+        await listed.get_by_role("button", name=f"{verb} port {port}", exact=True).click()
+    assert await window.run("() => sent") == ["/publish 3000", "/unpublish 3001"]
+
+
 def event(seq: int, type: str, **data: Any) -> dict[str, Any]:
     ts = f"2026-01-01T00:{seq // 60 % 60:02}:{seq % 60:02}.000Z"
     envelope = {"type": type, "seq": seq, "ts": ts, "sessionId": "s1", "workerId": "w", "data": data}
