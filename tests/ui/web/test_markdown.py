@@ -167,7 +167,13 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("name", SLOW)
+ALWAYS_TRIED = ("links", "stars", "table", "lists", "addresses", "code", "huge")
+"""One of each kind; the others with --long."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ALWAYS_TRIED else pytest.param(name, marks=pytest.mark.long) for name in SLOW]
+)
 def test_text_made_to_be_slow_is_not(name: str) -> None:
     started = time.process_time()
     html = to_html(SLOW[name])
