@@ -81,7 +81,8 @@ async def test_nobody_is_shut_out_and_a_replay_does_nothing(staged: Any, windows
     await me.sees_card("a.txt")
     await look("card")
     await me.edit()
-    await look("form")
+    found["form"] = await window.accessible(colours=False)  # of fields they are on the page of tools
+    await window.picture("form-light")
     await me.button("Back").click()
     for area in ("Tools", "Sessions", "Settings"):
         await me.go_to(area)

@@ -76,6 +76,7 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     await until(lambda: stage.results() == [("wait_here", "success"), ("wait_here", "interrupted")], "it was stopped")
 
 
+@pytest.mark.long
 async def test_a_server_that_hangs_is_noticed_by_its_silence(staged: Any, windows: Windows) -> None:
     """Its connection stays open; what is done meanwhile goes out when it answers again."""
     stage = await staged(["One.", "Two."])

@@ -13,6 +13,7 @@ from golem_forge import tool
 pytestmark = browsing
 
 KEYS = ("Alt+a", *["Tab"] * 10, "Alt+i", "Shift+Tab", "Alt+a", "End", "Alt+2", "Tab", "Tab", "Alt+1", "Alt+a")
+FEWER_KEYS = ("Alt+a", *["Tab"] * 4, "Alt+i", "Shift+Tab", "Alt+a", "End", "Alt+2", "Tab", "Alt+1", "Alt+a")
 SIZES = ((1280, 800), (360, 640), (1280, 420), (900, 300))
 _MOVED = """async () => {
   await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -79,7 +80,7 @@ async def test_the_focus_has_one_ring_and_neither_it_nor_a_shortcut_scrolls_the_
         await me.sees_card(card)
         for width, height in SIZES if is_long else sizes:
             await window.page.set_viewport_size({"width": width, "height": height})
-            for key in KEYS:
+            for key in KEYS if is_long else FEWER_KEYS:
                 await window.press(key)
                 assert await window.run(_MOVED) == [], (card, width, height, key)
         if card == "act":

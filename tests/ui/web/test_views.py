@@ -201,13 +201,15 @@ def test_no_value_at_all_breaks_a_frame(value: Any, args: Any, denials: Any, lef
     json.dumps(made, allow_nan=False).encode()
 
 
-def test_an_event_of_50_mb_costs_little_and_keeps_its_ends() -> None:
+def test_an_event_of_many_megabytes_costs_little_and_keeps_its_ends(is_long: bool) -> None:
+    """Fifty with --long, else five: more than any limit."""
+    size = 50 if is_long else 5
     for value in (
-        {"kind": "text", "content": "a" * (50 * MIB) + "END"},
-        {"kind": "json", "data": {str(n): "x" * 1000 for n in range(50_000)}},
-        {"kind": "json", "data": [[n] * 10 for n in range(500_000)]},
-        {"kind": "x.y", "data": "# a\n\n" * 10_000_000 + "END", "display": {"preferredView": "markdown"}},
-        {"kind": "exec.result", "stdout": "\x1b[0m" * 10_000_000 + "END"},
+        {"kind": "text", "content": "a" * (size * MIB) + "END"},
+        {"kind": "json", "data": {str(n): "x" * 1000 for n in range(size * 1000)}},
+        {"kind": "json", "data": [[n] * 10 for n in range(size * 10_000)]},
+        {"kind": "x.y", "data": "# a\n\n" * size * 200_000 + "END", "display": {"preferredView": "markdown"}},
+        {"kind": "exec.result", "stdout": "\x1b[0m" * size * 200_000 + "END"},
     ):
         event = Event(
             "toolResult", {"toolName": "t", "status": "success", "value": value, "durationMs": 1, "tail": "END"}

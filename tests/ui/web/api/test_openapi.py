@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tests.ui.web.asking import Asked
 
 pytest_plugins = ("tests.ui.web.asking",)
-FEW, MANY = 1, 20
-"""Generated requests of each operation and kind: in `make test`, and in `make test-long`."""
+EXAMPLES = 20
+"""Generated requests of each operation and kind."""
 LAST = ("end_session", "log_out")
 """After these nothing else is worth asking."""
 
@@ -97,9 +97,8 @@ async def test_everything_that_is_recorded_fits_the_description(sessions: Any, p
 
 
 @pytest.mark.generated
-async def test_no_request_at_all_ends_in_a_server_error(
-    sessions: Any, project: Path, forge_home: ForgeHome, is_long: bool
-) -> None:
+@pytest.mark.long
+async def test_no_request_at_all_ends_in_a_server_error(sessions: Any, project: Path, forge_home: ForgeHome) -> None:
     nowhere = {name: {"base_url": "http://127.0.0.1:9"} for name in ("anthropic", "openai", "google", "openrouter")}
     forge_home.config.write_text(json.dumps({"models": nowhere}))  # no provider is asked
     asked = await sessions()
@@ -112,7 +111,7 @@ async def test_no_request_at_all_ends_in_a_server_error(
     real = {"id": asked.session, "handle": handle, "name": "read_file", "seq": "1"}
     real |= {"requestId": asked.cards[0]["requestId"]}
     description = await asked.get("/api/openapi.json")
-    failures, statuses = await asyncio.to_thread(fuzzed, asked, description, real, MANY if is_long else FEW)
+    failures, statuses = await asyncio.to_thread(fuzzed, asked, description, real)
     waiting.cancel()
     await asyncio.wait({waiting})
     assert not failures, "\n\n".join(failures)
@@ -122,9 +121,7 @@ async def test_no_request_at_all_ends_in_a_server_error(
     assert known <= answered
 
 
-def fuzzed(
-    asked: Asked, description: dict[str, Any], real: dict[str, str], examples: int
-) -> tuple[list[str], dict[str, set[int]]]:
+def fuzzed(asked: Asked, description: dict[str, Any], real: dict[str, str]) -> tuple[list[str], dict[str, set[int]]]:
     """What did not conform, and the statuses that each operation answered with."""
     import schemathesis
     from schemathesis.checks import not_a_server_error
@@ -145,7 +142,7 @@ def fuzzed(
     def tried(name: str, operation: Any, mode: Any) -> None:
         @seed(7)
         @settings(
-            max_examples=examples,
+            max_examples=EXAMPLES,
             database=None,
             deadline=None,
             phases=[Phase.generate],
