@@ -250,7 +250,8 @@ class Window:
             await self.run("() => { localStorage.clear(); sessionStorage.clear(); }")
             await self.page.goto("about:blank")
             await self.page.mouse.move(0, 0)
-            await self.page.set_viewport_size(self._size)
+            if self.page.viewport_size != self._size:
+                await self.page.set_viewport_size(self._size)
             await context.clear_cookies()
         except Error:
             return False

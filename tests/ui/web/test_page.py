@@ -67,6 +67,7 @@ async def test_a_turn_with_what_waits_meanwhile(staged: Any, windows: Windows) -
     await window.sees("Two.")
     assert [pair for pair in await window.run(_ITEMS) if pair[0] in ("message", "call")] == texts
     assert await window.page.locator("textarea").input_value() == "a draft"
+    await window.sees("live")
     go_on.clear()
     running.clear()
     await window.page.locator("textarea").press("Enter")

@@ -167,10 +167,11 @@ async def test_a_hostile_file_shows_what_can_be_read_of_it(tmp_path: Path) -> No
     assert there and last == 12
 
 
-async def test_a_page_of_long_events_ends_early_and_goes_on(tmp_path: Path) -> None:
+async def test_a_page_of_long_events_ends_early_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_index, "_PAGE_BYTES", 1 << 20)
     made = Written(tmp_path / "home")
     for number in range(6):
-        made.bus.emit("status", {"type": "info", "message": f"{number}" + "x" * 5_000_000})
+        made.bus.emit("status", {"type": "info", "message": f"{number}" + "x" * 300_000})
     page = await made.history.page(after=0)
     assert 0 < len(page.events) < 6 and page.more
     assert [event["seq"] for event in await walked(made.history, 200)] == [1, 2, 3, 4, 5, 6]
