@@ -76,7 +76,12 @@ def said(decision: Decision | None) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("mode", ["auto_deny", "strict", "interactive", "contained", "approve_all"])
 def test_an_explanation_says_what_a_call_does_and_its_card_too(
-    project: Path, mode: str, asked: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_long: bool
+    project: Path,
+    mode: str,
+    asked: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_long: bool,
 ) -> None:
     for name in ("pip", "npm"):  # the real one would only take its time to fail
         (project / "bin").mkdir(exist_ok=True)

@@ -219,10 +219,10 @@ def test_the_client_of_a_model_and_the_first_walled_call_find_no_program_of_the_
     with wire.WireServer(turns) as server:
         base = f"models.openai.base_url={server.base_url('openai')}"
         words = ("run", "--model", "openai:any", "--headless", "--set", base, "-p", str(planted.project), "go")
+        assert not (planted.home / "cache" / "walls.json").exists(), "nothing is known of them"
         real = _real(planted, FORGE, *words, "--approval", "approve_all", OPENAI_API_KEY="none")
         assert "Hi." in real.stdout, real.stdout + real.stderr
         assert "planted" in str(server.requests[1].body), "the command ran"
-        assert (planted.home / "cache" / "walls.json").exists(), "they were tried"
         ready = ready_forge(*words, cwd=tmp_path, env=planted.environ | {"OPENAI_API_KEY": "none"})
         assert "Hi." in ready.stdout, ready.stdout + ready.stderr
     assert planted.ran() == []

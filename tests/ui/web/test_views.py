@@ -268,7 +268,7 @@ def test_what_fits_is_given_as_it_is() -> None:
 
 
 @settings(derandomize=True)
-@given(ANY, st.integers(50, 3_000))
+@given(ANY, st.integers(1_000, 3_000))
 def test_whatever_is_bounded_fits_and_is_json(value: Any, total: int) -> None:
     small, _ = bounded_json(value, SizeLimits(text=40, items=5, nodes=100, total=total))
     written = json.dumps(small, allow_nan=False, ensure_ascii=False)

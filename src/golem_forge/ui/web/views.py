@@ -148,6 +148,7 @@ class _BoundedCopy:
             self.cut = True
             return self._emit_text(f"({len(value)} members, nested too deep)")
         self._above.add(id(value))
+        self._count(None, 0)  # its brackets
         try:
             if isinstance(value, Mapping):
                 return self._object(value, level)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tests.ui.web.asking import Asked
 
 pytest_plugins = ("tests.ui.web.asking",)
-EXAMPLES = 20
-"""Generated requests of each operation and kind."""
+FEW, MANY = 1, 20
+"""Generated requests of each operation and kind: in `make test`, and in `make test-long`."""
 LAST = ("end_session", "log_out")
 """After these nothing else is worth asking."""
 
@@ -97,8 +97,9 @@ async def test_everything_that_is_recorded_fits_the_description(sessions: Any, p
 
 
 @pytest.mark.generated
-@pytest.mark.long
-async def test_no_request_at_all_ends_in_a_server_error(sessions: Any, project: Path, forge_home: ForgeHome) -> None:
+async def test_no_request_at_all_ends_in_a_server_error(
+    sessions: Any, project: Path, forge_home: ForgeHome, is_long: bool
+) -> None:
     nowhere = {name: {"base_url": "http://127.0.0.1:9"} for name in ("anthropic", "openai", "google", "openrouter")}
     forge_home.config.write_text(json.dumps({"models": nowhere}))  # no provider is asked
     asked = await sessions()
@@ -111,7 +112,7 @@ async def test_no_request_at_all_ends_in_a_server_error(sessions: Any, project: 
     real = {"id": asked.session, "handle": handle, "name": "read_file", "seq": "1"}
     real |= {"requestId": asked.cards[0]["requestId"]}
     description = await asked.get("/api/openapi.json")
-    failures, statuses = await asyncio.to_thread(fuzzed, asked, description, real)
+    failures, statuses = await asyncio.to_thread(fuzzed, asked, description, real, MANY if is_long else FEW)
     waiting.cancel()
     await asyncio.wait({waiting})
     assert not failures, "\n\n".join(failures)
@@ -121,7 +122,9 @@ async def test_no_request_at_all_ends_in_a_server_error(sessions: Any, project: 
     assert known <= answered
 
 
-def fuzzed(asked: Asked, description: dict[str, Any], real: dict[str, str]) -> tuple[list[str], dict[str, set[int]]]:
+def fuzzed(
+    asked: Asked, description: dict[str, Any], real: dict[str, str], examples: int
+) -> tuple[list[str], dict[str, set[int]]]:
     """What did not conform, and the statuses that each operation answered with."""
     import schemathesis
     from schemathesis.checks import not_a_server_error
@@ -142,7 +145,7 @@ def fuzzed(asked: Asked, description: dict[str, Any], real: dict[str, str]) -> t
     def tried(name: str, operation: Any, mode: Any) -> None:
         @seed(7)
         @settings(
-            max_examples=EXAMPLES,
+            max_examples=examples,
             database=None,
             deadline=None,
             phases=[Phase.generate],
