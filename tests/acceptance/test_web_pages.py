@@ -1,4 +1,4 @@
-"""The pages beside the conversation: tools, sessions, replay, settings; each for everybody. ui.md §10, cases 34, 36."""
+"""The pages beside the conversation: tools, sessions, replay, settings; each for everybody. ui.md §10, cases 34–36."""
 
 from __future__ import annotations
 
@@ -128,6 +128,45 @@ async def test_nobody_is_shut_out_and_a_replay_does_nothing(staged: Any, windows
 
     assert {page: said for page, said in found.items() if said} == {}
     assert wide == []
+
+
+@pytest.mark.long
+async def test_a_rule_removed_and_an_approval_revoked_ask_again(staged: Any, windows: Any) -> None:
+    """Case 35."""
+    stage = await staged(
+        [calls(WRITE), "1.", calls(WRITE), "2.", calls(WRITE), "3.", calls(WRITE), "4.", calls(WRITE), "5."]
+    )
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    for words, kept in (("always", "rule"), ("session", "approval")):
+        await me.say(f"write and remember {words}")
+        card = await me.sees_card("a.txt")
+        await me.answer(re.compile(rf"\b{words}\b", re.I))
+        await until(lambda: stage.seen("approvalResolved"), "answered")
+        asked = len(stage.seen("approvalRequired"))
+        await me.say("again")
+        await until(lambda: len(stage.results()) % 2 == 0, "it ran again")
+        assert len(stage.seen("approvalRequired")) == asked, "nobody was asked"
+        await me.go_to("Settings")
+        await window.sees(re.compile("a.txt"))
+        await window.picture(f"settings-{kept}")
+        remove = me.page.get_by_role("main").get_by_role("button", name=re.compile("^(Remove|Revoke)", re.I))
+        await remove.first.click()
+        confirm = me.page.get_by_role("dialog").get_by_role("button", name=re.compile("Remove|Revoke", re.I))
+        if await confirm.count():
+            await confirm.first.click()
+        await until(lambda button=remove: _none(button), "it is gone from the list")
+        await me.go_to("Chat")
+    await me.say("once more")
+    card = await me.sees_card("a.txt")
+    assert await card.is_visible()
+    await me.answer(DENY)
+    await window.sees("5.")
+
+
+async def _none(locator: Any) -> bool:
+    return await locator.count() == 0
 
 
 PHONE = (390, 780)

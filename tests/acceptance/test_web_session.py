@@ -1,4 +1,4 @@
-"""A whole session on a page, in a real browser: what a person sees and does there. ui.md §10, cases 9, 30."""
+"""A whole session on a page, in a real browser: what a person sees and does there. ui.md §10, cases 8, 9, 30."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import pytest
 from tests.ui.web.bench import browsing, until
 from tests.ui.web.person import APPROVE, EDITED, Person
-from tests.ui.web.stage import calls
+from tests.ui.web.stage import WORKSPACE, calls
 
 from golem_forge import ToolContext, tool
+from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.model.interface import Request
 from golem_forge.agent.model.scripted import Turn
 
@@ -245,6 +247,89 @@ async def approve_by_keys(window: Any, yes: str | re.Pattern[str] = APPROVE) -> 
         names.append(await window.focused())
     assert any(re.match("(Deny|Do not trust)$", name) for name in names), f"Deny comes first: {names}"
     await Person(window).press_focused(yes)
+
+
+BLOCKED = """version: 1
+rules: [{path: "/workspace/locked/**", access: [write], verdict: blocked, reason: it is locked}]
+"""
+
+
+@pytest.mark.long
+async def test_edits_that_cannot_be_and_a_stop(staged: Any, windows: Any, own_home: Path) -> None:
+    """Case 8: an invalid edit leaves the card with the field's error, a blocked one is refused. Stop ends a turn."""
+    ran: list[Any] = []
+
+    @tool(needs_approval=True)
+    def count(text: str, times: Annotated[int, "How often"]) -> int:
+        """Counts."""
+        ran.append((text, times))
+        return times
+
+    @tool(needs_approval=False)
+    async def wait_long(*, ctx: ToolContext) -> str:
+        """Waits."""
+        step = 0
+        while True:
+            ctx.report_progress(step, None, f"step {step}")
+            await asyncio.sleep(0.05)
+            step += 1
+
+    home = own_home / ".forge"
+    home.mkdir(mode=0o700)
+    (home / "rules.yaml").write_text(BLOCKED)
+    stage = await staged(
+        [
+            calls(("count", {"text": "a", "times": 2})),
+            calls(("write_file", {"path": "/workspace/a.txt", "content": "x"})),
+            calls(("wait_long", {})),
+            "I was stopped.",
+            "Still here.",
+        ],
+        tools=[count, wait_long],
+        worker=Worker(name="main", toolsets={"filesystem": {}}, sandbox=WORKSPACE),
+    )
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("go")
+    await me.sees_card("count")
+    await me.edit()
+    field = me.card.get_by_label(re.compile("^times", re.I))
+    await field.fill("many") if await field.get_attribute("type") != "number" else await field.fill("")
+    await me.card.get_by_role("button", name=EDITED).click()
+    await until(lambda: _invalid(field), "the field says what is wrong with it")
+    assert ran == [] and not stage.seen("approvalResolved")
+    assert await window.accessible() == []
+    await window.picture("approval-field-error")
+    await field.fill("7")
+    await me.card.get_by_role("button", name=EDITED).click()
+    await until(lambda: ran, "it ran")
+    assert ran == [("a", 7)]
+
+    await me.sees_card("write_file", "a.txt")
+    await me.edit()
+    await me.card.get_by_label(re.compile("^path", re.I)).fill("/workspace/locked/a.txt")
+    await me.card.get_by_role("button", name=EDITED).click()
+    await until(lambda: len(stage.seen("toolResult")) > 1, "it was judged anew")
+    assert stage.results()[-1] == ("write_file", "policy_denied")
+    await until(lambda: "it is locked" in stage.told_ever(), "the model is told why")
+    assert not (stage.directory / "locked").exists()
+
+    await window.sees(re.compile(r"step \d+"))
+    await window.picture("tool-running")
+    await me.button(re.compile("^Stop")).filter(visible=True).first.click()
+    await until(lambda: stage.results()[-1] == ("wait_long", "interrupted"), "it was stopped")
+    await me.say("and now?")
+    await window.sees(re.compile("I was stopped|Still here"))
+    assert ran == [("a", 7)]
+
+
+async def _invalid(field: Any) -> bool:
+    if await field.get_attribute("aria-invalid") != "true":
+        return False
+    described = (await field.get_attribute("aria-describedby") or "").split()
+    texts = [await field.page.locator(f"[id='{one}']").text_content() for one in described]
+    return any(text and text.strip() for text in texts)
 
 
 async def _told_of(window: Any, name: str) -> bool:

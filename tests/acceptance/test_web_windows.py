@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.ui.web.bench import browsing, until
 from tests.ui.web.person import APPROVE, DENY, EDITED, Person
 from tests.ui.web.stage import calls
@@ -203,17 +204,25 @@ async def link_on(screen: Any) -> str:
     return found.group(0).replace("\n", "")
 
 
-async def test_terminal_and_page_at_once(desk: Callable[..., Any], terminal: Callable[..., Any], windows: Any) -> None:
-    """`/web` in the middle of a session, and again for another link: what was before is there. Case 4: the first answer
-    wins, the other place says who gave it."""
+@pytest.mark.parametrize(
+    "begun", [(), pytest.param(("--ui", "terminal,web"), marks=pytest.mark.long)], ids=["later", "now"]
+)
+async def test_terminal_and_page_at_once(
+    desk: Callable[..., Any], terminal: Callable[..., Any], windows: Any, begun: tuple[str, ...]
+) -> None:
+    """A page from the start, or by `/web` in the middle of a session; and again by `/web` for another link: what was
+    before is there. Case 4: the first answer wins, the other place says who gave it."""
     front = "name: main\nmode: chat\ntoolsets: {filesystem: }\nsandbox: {zones: [{name: workspace}]}"
     place = desk({"main.worker": f"---\n{front}\n---\nWrite.\n", "s.yaml": json.dumps(SCRIPT)})
-    screen = terminal(place, "run", "-m", "scripted:s.yaml")
+    screen = terminal(place, "run", *begun, "-m", "scripted:s.yaml")
+    if begun:
+        link = await link_on(screen)
     await asyncio.to_thread(screen.wait_for, "main · scripted:s.yaml")
     await asyncio.to_thread(screen.enter, "hello")
     await asyncio.to_thread(screen.wait_for, "Hello from before.")
-    await asyncio.to_thread(screen.enter, "/web")
-    link = await link_on(screen)
+    if not begun:
+        await asyncio.to_thread(screen.enter, "/web")
+        link = await link_on(screen)
     window = await windows()
     me = Person(window)
     await me.enter(link)
