@@ -121,6 +121,11 @@ class Stage:
         """(status, text) of what the model was told in that request about the calls before it."""
         return [(each.status.value, each.text) for each in self.requests[index].messages[-1].results]  # type: ignore[union-attr]
 
+    def told_ever(self) -> str:
+        """All that the model was told about its calls."""
+        messages = self.requests[-1].messages if self.requests else ()
+        return "\n".join(each.text for message in messages for each in getattr(message, "results", ()))
+
     async def close(self) -> None:
         if self._talking is not None:
             self.runtime.interrupt("terminated")
