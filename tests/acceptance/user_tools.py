@@ -59,18 +59,6 @@ def parameter(name: str, kind: str = "string", **keys: Any) -> dict[str, Any]:
     return {"name": name, "type": kind, "description": f"the {name}", **keys}
 
 
-_HOMES: list[Path] = []
-
-
-def _tell_of_the_walls(home: Path) -> None:
-    """What an earlier test found out about this machine's walls need not be tried again by every one."""
-    known = next((file for each in _HOMES if (file := each / "cache/walls.json").exists()), None)
-    if known is not None:
-        (home / "cache").mkdir(parents=True, mode=0o700)
-        shutil.copy(known, home / "cache/walls.json")
-    _HOMES.append(home)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """What a finished command said."""
@@ -91,8 +79,8 @@ class Bench:
         self.home = self.root / "forge-home"
         self.tools = self.home / "tools"
         self.workspace = self.root / "workspace"
-        self.workspace.mkdir(parents=True)
-        _tell_of_the_walls(self.home)
+        self.home.mkdir(mode=0o700, parents=True)
+        self.workspace.mkdir()
 
     def tool(
         self,
@@ -124,7 +112,6 @@ class Bench:
 
     def rules(self, *rules: str) -> None:
         """The person's own, as YAML."""
-        self.home.mkdir(exist_ok=True)
         (self.home / "rules.yaml").write_text("rules:\n" + "".join(f"  - {rule}\n" for rule in rules))
 
     def remove(self, name: str) -> None:

@@ -70,9 +70,25 @@ class TestConnections:
     async def test_one_that_waits_for_its_answer_is_not(
         self, serving: Serving, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
-        async with serving() as served, served.client("auto") as client:
-            assert (await client.call_tool("slow", {"x": 14})).content[0].text == "slept"
+        made: list[Any] = []
+        checks: list[object] = []
+        timed = server.TimedHttpConnection
+        connected, check = timed.connection_made, timed._check
+        monkeypatch.setattr(timed, "connection_made", lambda self, way: (made.append(self), connected(self, way)))
+        monkeypatch.setattr(timed, "_check", lambda self: (checks.append(self), check(self)))
+
+        async def waits(_: dict[str, Any]) -> str:
+            asking = [each for each in made if not each.idle]
+            monkeypatch.setattr(server, "CHECK_SECONDS", 0.02)  # until here it had time to ask at all
+            for each in asking:
+                each._check()
+            await until(lambda: asking and all(checks.count(each) > 3 for each in asking))
+            return "waited"
+
+        async with serving() as served:
+            served.add("waits", waits)
+            async with served.client("auto") as client:
+                assert (await client.call_tool("waits", {})).content[0].text == "waited"
 
     async def test_too_many_at_once_are_turned_away(self, serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nobody's files run out, and once they are gone all is as before."""

@@ -212,7 +212,7 @@ def test_what_a_failed_push_kept_apart_is_gone(house: House, person: Person) -> 
     script = (
         "head -c 300000 /dev/urandom > a; head -c 300000 /dev/urandom > b; git add a b; git commit -qm x;"
         " o=$(git rev-parse HEAD:b); f=.git/objects/${o%${o#??}}/${o#??}; chmod u+w $f;"
-        " printf x | dd of=$f bs=1 seek=200000 conv=notrunc status=none"
+        " printf xxxxxxxxxxxxxxxx | dd of=$f bs=1 seek=200000 conv=notrunc status=none"  # one byte may be an x already
     )
     ran = house.run(script)
 

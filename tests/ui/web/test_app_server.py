@@ -176,7 +176,7 @@ class TestConnections:
                     length = re.search(rb"content-length: (\d+)", head)
                     assert head.startswith(b"HTTP/1.1 200 ") and length is not None
                     await reader.readexactly(int(length[1]))
-                if is_first:  # until here it had the time that it needs to ask at all
+                if is_first:  # until here it had time to ask at all
                     monkeypatch.setattr(server, "CHECK_SECONDS", 0.02)
                     [connection] = served.connections
                     connection._check()
@@ -194,21 +194,26 @@ class TestConnections:
             writer.close()
 
     async def test_a_socket_that_says_nothing_stays(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(server, "CHECK_SECONDS", 0.05)
+        checks: list[object] = []
+        check = app.TimedSocketConnection._check
+        monkeypatch.setattr(app.TimedSocketConnection, "_check", lambda self: (checks.append(self), check(self)))
         async with front() as served, socket_of(served) as page:
-            await asyncio.sleep(0.05)
-            for _ in range(4):
-                await asyncio.sleep(0.05)
+            monkeypatch.setattr(server, "CHECK_SECONDS", 0.02)  # until here it had time to ask at all
+            [connection] = served.connections
+            connection._check()
+            await until(lambda: len(checks) > 3)
             await page.send("still here")
             assert await asyncio.wait_for(page.recv(), PATIENCE) == "still here"
 
     async def test_who_does_not_take_the_answer_is_let_go(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             asking = socket.create_connection(("127.0.0.1", served.port))
             asking.sendall(request(served.address, "/api/large", Cookie=served.cookie, Connection="").encode())
             there = served.connections
             await until(lambda: len(there) == 1)
+            [connection] = there
+            monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
+            connection._check()
             await until(lambda: len(there) == 0)
             asking.close()
 
@@ -327,12 +332,13 @@ class TestSockets:
             assert await other.recv() == "still here"
 
     async def test_one_that_reads_nothing_is_cut_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)
         async with front() as served:
             cookie = served.cookie
             async with deaf(served, cookie):
                 there = served.connections
-                assert len(there) == 1
+                [connection] = there
+                monkeypatch.setattr(server, "CHECK_SECONDS", 0.1)  # until here it had time to ask at all
+                connection._check()
                 await served.ask("/api/logout", method="POST", Cookie=cookie, Origin=served.address)
                 await until(lambda: len(there) == 0)
 

@@ -207,8 +207,9 @@ async def test_of_very_many_facts_both_ends_are_shown_and_how_many_are_between(w
 async def test_only_a_press_meant_for_the_button_answers(windows: Windows) -> None:
     window = await windows.with_modules()
     page = window.page
-    await show(window, question(request()))
-    await window.run("() => [...document.querySelectorAll('.card-place button')].forEach(one => one.click())")
+    async with window.at_once():
+        await show(window, question(request()))
+        await window.run("() => [...document.querySelectorAll('.card-place button')].forEach(one => one.click())")
     assert await acts(window) == [], "a card that has just appeared answers nothing"
     await page.locator("[data-ready=true]").wait_for()
 
