@@ -43,7 +43,7 @@ def begin(bench: McpBench, **servers: Mapping[str, Any]) -> None:
 async def test_case_14_progress_keeps_a_call_alive_and_silence_ends_it(mcp_bench: McpBench) -> None:
     """Longer than `idle_timeout` with progress: success, and it is shown. Without: `timeout` naming the idle limit.
     `total_timeout` ends it whatever it says. The time that a person takes counts for neither:
-    tests/mcp/client/test_connection.py. (Seconds as 20, 5 and 8 in the case: 1.25, 1 and 1 here, and more where a
+    tests/mcp/client/test_addresses.py. (Seconds as 20, 5 and 8 in the case: 1.25, 1 and 1 here, and more where a
     busy machine holds up the server for that long; whoever is cut off would have taken a minute.)"""
     for seconds in ever_longer(1):
         if await _kept_its_times(mcp_bench, seconds):

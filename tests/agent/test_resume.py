@@ -40,7 +40,7 @@ from golem_forge.events.redaction import Redactor
 from golem_forge.events.serialization import iso_now
 from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.facts import ANY_WALLED
+from golem_forge.policy.risk import ANY_WALLED
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.storage.home import ForgeHome, forge_home
 from golem_forge.tools.context import SessionParts

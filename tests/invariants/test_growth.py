@@ -25,7 +25,8 @@ from golem_forge.events import index, journal_records
 from golem_forge.events.index import SessionIndex
 from golem_forge.events.journal import Journal
 from golem_forge.events.journal_records import CallRecord
-from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.facts import CallFacts
+from golem_forge.policy.risk import EffectVerdict
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.model import path_glob
 from golem_forge.storage.home import ForgeHome

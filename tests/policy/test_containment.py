@@ -20,7 +20,7 @@ from golem_forge.core.effects import Effect, Mark, Verb, Walled
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.policy.containment import OUTSIDE_NEEDS, outside_needs
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.facts import ANY_WALLED, floors_of, risk_of, stays_inside
+from golem_forge.policy.risk import ANY_WALLED, floors_of, risk_of, stays_inside
 from golem_forge.policy.shell.dangers import BUILTIN_IDS, DANGER_IDS, DANGER_SIDES, Side
 from golem_forge.policy.shell.lenient import find_commands
 from golem_forge.storage.home import ForgeHome, forge_home

@@ -17,7 +17,7 @@ from golem_forge.core.effects import Effect, Verb
 from golem_forge.events.journal import Journal
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.evaluate import ParentPolicy
-from golem_forge.policy.facts import args_key, fingerprint
+from golem_forge.policy.fingerprint import args_key, fingerprint
 from golem_forge.policy.rules.book import rule_usage
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.context import Plan

@@ -12,7 +12,8 @@ from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Effect, Mark, Verb
-from golem_forge.policy.facts import SYSTEM_PATH, SandboxWorld, command_facts, floors_of, is_system_directory
+from golem_forge.policy.facts import SYSTEM_PATH, SandboxWorld, command_facts, is_system_directory
+from golem_forge.policy.risk import floors_of
 from golem_forge.sandbox.protected import is_secret_name
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import PathRule

@@ -332,7 +332,7 @@ async def test_a_name_is_looked_up_once_and_what_was_checked_is_connected_to(
         raise OSError("not here")
 
     monkeypatch.setattr("golem_forge.team.webhooks.lookup", lookup)
-    monkeypatch.setattr("golem_forge.sandbox.network.connection.connect", connect)
+    monkeypatch.setattr("golem_forge.sandbox.network.addresses.connect", connect)
     given = hook(f"http://rebind.example:{receiver.port}/")
     sender = WebhookSender(Outbox(store.database, [given]))
     delivery = WebhookDelivery(id="d", body="{}", tries=1)

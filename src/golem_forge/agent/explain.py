@@ -42,7 +42,7 @@ from golem_forge.orchestrator.orchestrator import Orchestrator
 from golem_forge.orchestrator.plan import look_up_coverage, make_plan
 from golem_forge.orchestrator.resolve import Resolved, resolve, validate
 from golem_forge.policy.evaluate import Evaluation
-from golem_forge.policy.facts import floors_of, risk_of
+from golem_forge.policy.risk import floors_of, risk_of
 from golem_forge.policy.rules.files import RulesUnusable
 from golem_forge.policy.rules.match import RuleOutcome
 from golem_forge.policy.rules.model import Rule

@@ -46,7 +46,7 @@ from golem_forge.events.runtime_ui import RuntimeUI, create_runtime_ui
 from golem_forge.orchestrator.call_state import OnKept, SessionServices
 from golem_forge.policy.approval_queue import ApprovalCallback, ui_asker
 from golem_forge.policy.controller import ApprovalController
-from golem_forge.policy.facts import ANY_WALLED
+from golem_forge.policy.risk import ANY_WALLED
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import make_rule
 from golem_forge.policy.rules.model import RuleOrigin, rule_id

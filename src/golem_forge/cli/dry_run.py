@@ -56,7 +56,13 @@ from golem_forge.core.text import columns, display_path, escape_control_chars
 from golem_forge.events.index import find_session
 from golem_forge.mcp.client.manifest import ManifestCache
 from golem_forge.mcp.client.trust_store import ServerTrustStore
-from golem_forge.policy.base import DEFAULT_ASK, ApprovalBlocks, configured_base, constant_base, decides_for_itself
+from golem_forge.policy.base import (
+    DEFAULT_ASK,
+    ApprovalBlocks,
+    configured_base,
+    constant_base,
+    decides_for_itself,
+)
 from golem_forge.policy.evaluate import Judge
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import AccessMode, Zone

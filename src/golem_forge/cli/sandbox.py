@@ -38,7 +38,7 @@ from golem_forge.core.ids import new_id
 from golem_forge.core.signals import run_to_exit_code
 from golem_forge.core.text import columns, nearest_remark, one_line
 from golem_forge.events.journal import CallStart
-from golem_forge.policy.facts import floors_of
+from golem_forge.policy.risk import floors_of
 from golem_forge.policy.shell.strict import CommandWorld
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.environment import exec_environment

@@ -1,6 +1,6 @@
 """Effects: what a call would touch, stated by a tool's plan before anything is touched.
 
-An Effect is facts only. Which verdict and which risk follow from them is decided by policy (`policy/facts.py`).
+An Effect is facts only. Which verdict and which risk follow from them is decided by policy (`policy/risk.py`).
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ from golem_forge.orchestrator.resolve import validate
 from golem_forge.policy.approval_queue import MAX_EDITS, ApprovalResult, PendingApproval
 from golem_forge.policy.controller import ApprovalController
 from golem_forge.policy.evaluate import Evaluation, Judge, refusal_message
-from golem_forge.policy.facts import grant_of
 from golem_forge.policy.hooks import asks_of_hooks
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest, build_request, choices, offers_from
 from golem_forge.policy.reviewer import ReviewAnswer, Reviewer, Says
+from golem_forge.policy.risk import grant_of
 from golem_forge.policy.rules.model import Rule
 from golem_forge.tools.forms import restore_secrets
 from golem_forge.tools.validation import InputInvalid

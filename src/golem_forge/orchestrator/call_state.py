@@ -30,7 +30,7 @@ from golem_forge.orchestrator.gate import Gate
 from golem_forge.orchestrator.schedule import ALONE, Place
 from golem_forge.policy.base import ApprovalBlocks
 from golem_forge.policy.evaluate import Evaluation, ParentPolicy
-from golem_forge.policy.facts import DirectoryNames
+from golem_forge.policy.fingerprint import DirectoryNames
 from golem_forge.policy.hooks import HookSet
 from golem_forge.policy.reviewer import Reviewer
 from golem_forge.policy.rules.book import RuleBook

@@ -24,12 +24,12 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
+from golem_forge.orchestrator.bound import OutputStore, Presenter, learn_typed_secrets
 from golem_forge.orchestrator.call_state import CallScope, CallState
 from golem_forge.orchestrator.contexts import ToolContexts
 from golem_forge.orchestrator.gate import OpenCalls
 from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.plan import PlanStage
-from golem_forge.orchestrator.present import OutputStore, Presenter, learn_typed_secrets
 from golem_forge.orchestrator.record import ChangeRecorder, Recorder
 from golem_forge.orchestrator.resolve import ResolveStage
 from golem_forge.orchestrator.run import RunStage

@@ -16,10 +16,10 @@ from types import CoroutineType, FunctionType, MethodType
 from typing import Any
 
 from golem_forge.core.calls import Outcome
+from golem_forge.orchestrator.bound import Presenter
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.limits import CallAborted, CallLimits, run_with_limits, wait_with_signal
-from golem_forge.orchestrator.present import Presenter
 from golem_forge.orchestrator.record import ChangeRecorder
 from golem_forge.tools.threads import run_in_thread
 

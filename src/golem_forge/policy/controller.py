@@ -31,7 +31,7 @@ from golem_forge.policy.approval_queue import (
     callback_asker,
     denied_result,
 )
-from golem_forge.policy.facts import both_keys
+from golem_forge.policy.fingerprint import both_keys
 from golem_forge.policy.request import ApprovalOffer, ApprovalRequest
 
 BeforePerson = Callable[[PendingApproval], Awaitable[ApprovalResult | None]]

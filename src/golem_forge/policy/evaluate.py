@@ -49,24 +49,19 @@ from golem_forge.policy.base import (
     predicate_base,
     who_decides,
 )
-from golem_forge.policy.facts import (
+from golem_forge.policy.facts import CallFacts, CommandFacts, McpName, SandboxWorld
+from golem_forge.policy.fingerprint import DirectoryNames, both_keys, targets_of
+from golem_forge.policy.hooks import SOURCE as HOOK_SOURCE
+from golem_forge.policy.risk import (
     ANY_WALLED,
-    CallFacts,
-    CommandFacts,
-    DirectoryNames,
     EffectVerdict,
-    McpName,
-    SandboxWorld,
     base_verdict,
-    both_keys,
     floors_of,
     grant_of,
     leaves_of,
     risk_of_all,
     stays_inside,
-    targets_of,
 )
-from golem_forge.policy.hooks import SOURCE as HOOK_SOURCE
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.load import SHELL_TOOLS
 from golem_forge.policy.rules.match import RuleOutcome, in_scope, uncovered_effects, unmentioned_effects

@@ -27,7 +27,8 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.text import count_control_chars, escape_control_chars, shorten_prose
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.evaluate import Evaluation, plain_reason
-from golem_forge.policy.facts import ANY_WALLED, CallFacts, EffectVerdict
+from golem_forge.policy.facts import CallFacts
+from golem_forge.policy.risk import ANY_WALLED, EffectVerdict
 from golem_forge.policy.rules.load import SHELL_TOOLS, make_rule
 from golem_forge.policy.rules.match import CallView
 from golem_forge.policy.rules.model import PATH_VERBS, Rule, RuleKind, RuleOrigin, groups_with, host_and_port

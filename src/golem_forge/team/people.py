@@ -25,11 +25,12 @@ from golem_forge.core.decisions import ChoiceEnum
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
-from golem_forge.net.guard import secret_hash
+from golem_forge.net.request_guard import secret_hash
 from golem_forge.team.audit import NOBODY, Actor, AuditHead, AuditRecord
 from golem_forge.team.database import Database, StoreUnavailable, TeamError
-from golem_forge.team.projects import EACH, EVERYBODY, Project, Quota, no_project
+from golem_forge.team.projects import Project, no_project
 from golem_forge.team.question_table import no_question, not_open, remembers_beyond_session
+from golem_forge.team.quotas import EACH, EVERYBODY, Quota
 from golem_forge.team.rows import (
     ALL_QUESTIONS,
     CHECKPOINT,

@@ -23,7 +23,8 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
 from golem_forge.team.database import Database, StoreConnection, TeamError
-from golem_forge.team.projects import MAY_START, check_start, role_in
+from golem_forge.team.projects import MAY_START, role_in
+from golem_forge.team.quotas import check_start
 from golem_forge.team.rows import CHANNEL, ENDED, NewSession
 
 DOOR: Final = "schedule"

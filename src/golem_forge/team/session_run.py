@@ -45,7 +45,7 @@ from golem_forge.events.serialization import Event
 from golem_forge.team.accounts import SessionRules, StoreRules
 from golem_forge.team.database import StoreUnavailable, TeamError, complaints
 from golem_forge.team.journal import ARRIVED, PORT_COMMAND, CommitThread, StoredJournals
-from golem_forge.team.projects import SessionSpending
+from golem_forge.team.quotas import SessionSpending
 from golem_forge.team.rows import (
     CHECKPOINT,
     FAILED,

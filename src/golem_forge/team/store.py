@@ -35,8 +35,9 @@ from golem_forge.team.database import (
 )
 from golem_forge.team.dispatch import RunnerTable
 from golem_forge.team.project_secrets import ProjectSecrets
-from golem_forge.team.projects import Projects, Quotas, check_start, ensure_project
+from golem_forge.team.projects import Projects, ensure_project
 from golem_forge.team.question_table import QuestionTable
+from golem_forge.team.quotas import Quotas, check_start
 from golem_forge.team.rows import (
     CHANNEL,
     ENDED,

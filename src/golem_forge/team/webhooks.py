@@ -31,7 +31,7 @@ from golem_forge.config.store_block import NotifyHook
 from golem_forge.core.errors import ConfigError, ToolFailed, error_name
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.text import one_line, shorten
-from golem_forge.sandbox.network.connection import PrivateAddress, lookup, refuse_private
+from golem_forge.sandbox.network.addresses import PrivateAddress, lookup, refuse_private
 from golem_forge.team.database import Database, StoreConnection, complaints
 from golem_forge.team.rows import StoredSession, program_id
 from golem_forge.toolsets.web.http_client import WebAddress, http_post, read_url

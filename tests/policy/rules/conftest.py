@@ -12,15 +12,8 @@ from typing import Any
 import pytest
 
 from golem_forge.core.effects import Effect, Verb
-from golem_forge.policy.facts import (
-    CallFacts,
-    CommandFacts,
-    EffectVerdict,
-    McpName,
-    SandboxWorld,
-    base_verdict,
-    command_facts,
-)
+from golem_forge.policy.facts import CallFacts, CommandFacts, McpName, SandboxWorld, command_facts
+from golem_forge.policy.risk import EffectVerdict, base_verdict
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.match import RuleOutcome
 from golem_forge.policy.rules.model import Rule

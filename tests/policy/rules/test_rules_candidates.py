@@ -8,8 +8,9 @@ from tests.tables import table
 
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.effects import Mark
-from golem_forge.policy.facts import ANY_WALLED, CallFacts, McpName
+from golem_forge.policy.facts import CallFacts, McpName
 from golem_forge.policy.request import Choice, RememberKind, choices, offers_from
+from golem_forge.policy.risk import ANY_WALLED
 from golem_forge.policy.rules.book import RuleBook
 from golem_forge.policy.rules.model import RuleOrigin
 from golem_forge.tools.tool import SourceKind

@@ -8,7 +8,7 @@ from tests.git_remotes import PASSWORD
 from golem_forge.core.decisions import Status
 
 from .conftest import Project
-from .test_transfer_push import rules
+from .test_push import rules
 
 
 @pytest.fixture

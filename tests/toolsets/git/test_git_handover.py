@@ -11,7 +11,7 @@ from golem_forge.toolsets.exec import redirect_command
 from golem_forge.toolsets.git import git_tools
 
 from .conftest import Project
-from .test_transfer_push import rules
+from .test_push import rules
 
 TOOLS = {tool.name: tool for tool in git_tools()}
 

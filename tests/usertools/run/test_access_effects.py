@@ -9,7 +9,7 @@ from tests.tables import table
 from golem_forge.core.decisions import Risk, Status, Verdict
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.policy.facts import leaves_of, risk_of_all
+from golem_forge.policy.risk import leaves_of, risk_of_all
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.walls.model import Level, lifted_paths
 from golem_forge.usertools.manifest import PathUse

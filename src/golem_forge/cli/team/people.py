@@ -25,7 +25,8 @@ from golem_forge.team.audit import Actor
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, TOKEN_LASTS_S, Role, TeamStore
 from golem_forge.team.project_secrets import fingerprint, make_key, seal, secret_name
-from golem_forge.team.projects import EACH, EVERYBODY, GROUP_MARK, NO_LIMIT, Project
+from golem_forge.team.projects import GROUP_MARK, Project
+from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT
 from golem_forge.team.rows import QUEUED, RUNNING, WAITING, program_id
 
 _ALL: Final = 1_000_000

@@ -29,7 +29,7 @@ from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser, CORSMiddleware, PlainTextResponse, anyio
 from golem_forge.mcp.server.service import Service
 from golem_forge.mcp.server.tokens import ClientToken, TokenStore
-from golem_forge.net.guard import (
+from golem_forge.net.request_guard import (
     AllowedHosts,
     ASGIApp,
     Message,

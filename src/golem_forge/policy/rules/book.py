@@ -29,7 +29,8 @@ from golem_forge.core.effects import Verb
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.events.journal_files import list_journals
 from golem_forge.events.journal_records import parse_line
-from golem_forge.policy.facts import CallFacts, EffectVerdict
+from golem_forge.policy.facts import CallFacts
+from golem_forge.policy.risk import EffectVerdict
 from golem_forge.policy.rules.files import (
     FileSource,
     ProjectSource,

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final
 from golem_forge.core.decisions import Verdict, is_stricter, strictest
 from golem_forge.core.effects import Effect, Mark, Verb
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.policy.facts import CallFacts, EffectVerdict, McpName
+from golem_forge.policy.facts import CallFacts, McpName
+from golem_forge.policy.risk import EffectVerdict
 from golem_forge.policy.rules.model import (
     OBEYED_PATH,
     SECRET_PATH,

@@ -35,7 +35,8 @@ from typing import TYPE_CHECKING, Final
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import one_line
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.network.connection import PortForward, Streams, ThreadLimitReached, connect, run_in_thread
+from golem_forge.sandbox.network.addresses import ThreadLimitReached, connect, run_in_thread
+from golem_forge.sandbox.network.port_forward import PortForward, Streams
 from golem_forge.sandbox.network.proxy import open_listeners_blocking, open_sockets_blocking
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap, find_system_program
 from golem_forge.sandbox.walls.model import HostGrant

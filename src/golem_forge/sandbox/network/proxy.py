@@ -32,17 +32,9 @@ from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.sandbox.errors import SandboxError, walls_unavailable
 from golem_forge.sandbox.host import isolated
-from golem_forge.sandbox.network.connection import (
-    ClientServer,
-    Lookup,
-    PrivateAddress,
-    connect,
-    lookup,
-    refuse_private,
-    relay,
-    run_in_thread,
-)
+from golem_forge.sandbox.network.addresses import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
 from golem_forge.sandbox.network.credentials import MAX_ANSWER_HEAD, HeaderCredentials, Refused, exchange
+from golem_forge.sandbox.network.port_forward import ClientServer, relay
 from golem_forge.sandbox.walls.model import HostGrant
 
 MAX_CONNECTIONS: Final = 64

@@ -25,7 +25,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.lazy_module import pydantic
 from golem_forge.core.results import ToolResult
 from golem_forge.core.text import local_minute, one_line, shorten_middle
-from golem_forge.sandbox.network import lazy_connection, lazy_loopback
+from golem_forge.sandbox.network import lazy_loopback, lazy_port_forward
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.tools.context import Plan, SessionParts, ToolContext
 from golem_forge.tools.factory import native_tool
@@ -33,8 +33,8 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import Mode, NeedsApproval, Tool
 
 if TYPE_CHECKING:
-    from golem_forge.sandbox.network.connection import PortForward
     from golem_forge.sandbox.network.loopback import ListeningPort, SessionLoopback
+    from golem_forge.sandbox.network.port_forward import PortForward
 
 
 PUBLISH_TOOL: Final = "publish_port"
@@ -131,7 +131,7 @@ class PublishedPorts:
             raise ToolFailed(f"{MOST_PUBLISHED} ports are published already; end one with /unpublish first.")
         listener = _listen(port)
         address, outer_port = listener.getsockname()
-        forward = lazy_connection.PortForward(partial(loopback.connect, port))
+        forward = lazy_port_forward.PortForward(partial(loopback.connect, port))
         made = Publication(port=port, address=address, outer_port=outer_port, loopback=loopback, forward=forward)
         self._by_place[loopback.number, port] = made
         await forward.serve(listener)

@@ -142,7 +142,7 @@ async def _plan_sign(args: dict[str, Any], ctx: ToolContext) -> Plan:
 async def _plan_push(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
-    from golem_forge.toolsets.git.transfer import plan_push
+    from golem_forge.toolsets.git.push import plan_push
 
     return await plan_push(settings, sandbox, args, ctx)
 
@@ -150,7 +150,7 @@ async def _plan_push(
 async def _plan_fetch(
     settings: ExecSettings | None, sandbox: Sandbox | None, args: dict[str, Any], ctx: ToolContext
 ) -> Plan:
-    from golem_forge.toolsets.git.transfer import plan_fetch
+    from golem_forge.toolsets.git.fetch import plan_fetch
 
     return await plan_fetch(settings, sandbox, args, ctx)
 

@@ -9,8 +9,10 @@ user's, settings that commands may write, an unknown remote.
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from golem_forge.core.effects import Effect, Verb
@@ -251,3 +253,22 @@ def _submodule(zone: Zone, parts: Parts) -> Repository | None:
     said = [one.value for one in config_settings(Repository(git_dir)) if one.name == "core.worktree"]
     back = os.path.realpath(os.path.join(git_dir, said[-1] or "")) if said else ""
     return Repository(git_dir) if back == os.path.realpath(zone.real(parts)) else None
+
+
+def short_id(one: str | None) -> str:
+    return (one or "")[:10]
+
+
+async def stoppable(work: Callable[[Callable[[], bool]], str]) -> str:
+    """`work(stopped)` in a thread, which is told to end when the call is cancelled."""
+    stop = threading.Event()
+
+    def guarded() -> str:
+        with refusals():
+            return work(stop.is_set)
+
+    try:
+        return await run_in_thread(guarded)
+    except asyncio.CancelledError:
+        stop.set()
+        raise

@@ -27,7 +27,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.lazy_module import asyncio, ssl
 from golem_forge.core.regex import regex
 from golem_forge.policy.rules.model import normal_host
-from golem_forge.sandbox.network import lazy_connection
+from golem_forge.sandbox.network import lazy_addresses
 
 MAX_URL: Final = 4096
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -164,7 +164,7 @@ async def _http_request(
         if dial is not None:
             reader, writer = await dial(tls, MAX_HEADERS)
         else:
-            reader, writer = await lazy_connection.connect(
+            reader, writer = await lazy_addresses.connect(
                 addresses, address.port, tls=tls, name=address.host, limit=MAX_HEADERS
             )
     except ssl.SSLCertVerificationError as error:
@@ -187,7 +187,7 @@ async def _http_request(
 
 async def _tls_context() -> ssl.SSLContext:
     """The system's certificates, read off the loop: there are many."""
-    context = await lazy_connection.run_in_thread(ssl.create_default_context)
+    context = await lazy_addresses.run_in_thread(ssl.create_default_context)
     context.set_alpn_protocols(["http/1.1"])
     return context
 

@@ -14,11 +14,11 @@ from tests.ready import ReadyForge
 from tests.team.background import Program, ended, running
 
 from golem_forge.agent.budget import BudgetExceeded
-from golem_forge.net.guard import secret_hash
-from golem_forge.team import projects
+from golem_forge.net.request_guard import secret_hash
+from golem_forge.team import quotas
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, OwnerStore, PersonStore, Role, add_person
-from golem_forge.team.projects import EACH, EVERYBODY, NO_LIMIT, Quota, QuotaUnpriced, SessionSpending
+from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT, Quota, QuotaUnpriced, SessionSpending
 from golem_forge.team.rows import NewSession, StoredSession, program_id
 from golem_forge.team.schedules import NewSchedule
 from golem_forge.team.store import Store
@@ -34,7 +34,7 @@ class Calendar:
 @pytest.fixture(autouse=True)
 def calendar(monkeypatch: pytest.MonkeyPatch) -> Calendar:
     made = Calendar(int(time.time() // 86400))
-    monkeypatch.setattr(projects, "_today", lambda _: made.day)
+    monkeypatch.setattr(quotas, "_today", lambda _: made.day)
     return made
 
 
@@ -91,7 +91,7 @@ def test_a_day_of_quotas_is_one_of_utc_by_the_databases_clock(
     monkeypatch.undo()
     with store.database.transaction(write=False) as connection:
         before = store.now()
-        found = projects._today(connection)
+        found = quotas._today(connection)
         assert before // 86400 <= found <= store.now() // 86400
 
 

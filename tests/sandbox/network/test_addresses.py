@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tables import table
 
-from golem_forge.sandbox.network.connection import is_public
+from golem_forge.sandbox.network.addresses import is_public
 
 PUBLIC = """8.8.8.8 1.1.1.1 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 169.255.0.0
 172.15.255.255 172.32.0.0 192.0.1.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 223.255.255.255

@@ -1,4 +1,4 @@
-"""Connections to the outside: from a host name to a connection in one lookup, and bytes passed between two connections.
+"""Addresses: from a host name to a connection in one lookup, and which addresses are private.
 
 `lookup` asks the system's resolver once, in a daemon thread that can be abandoned (`run_in_thread`; the number of
 threads is bounded). `refuse_private` raises PrivateAddress if any answer is not a public address (`is_public`).
@@ -6,13 +6,6 @@ threads is bounded). `refuse_private` raises PrivateAddress if any answer is not
 differently, so nothing after the check sees the name); a name may point to the machine itself, the local network or
 a cloud's metadata service, also through IPv6 forms that carry an IPv4 address. The lists of networks are written
 out here because those of Python's `ipaddress` differ between versions.
-
-`ClientServer` serves the clients of listening sockets, each in a task of its own, until it is closed.
-
-`PortForward` passes the connections of a listening socket on to one place, byte by byte (`relay`). It takes listening
-sockets and a function that connects. Used in both directions: from an address of this machine to a port of a session's
-loopback (`publish_port`), and from a call's own loopback to one service of this machine. Knows nothing of what is sent.
-Bounded: connections at once, seconds without a byte. `close` ends everything.
 """
 
 from __future__ import annotations
@@ -22,29 +15,33 @@ import contextlib
 import socket
 import ssl
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Any, Final, TypeVar
 
 Lookup = Callable[[str, int], Awaitable[tuple[str, ...]]]
-"""(host, port) → addresses as text. Raises OSError."""
-_MOST_ADDRESSES: Final = 32
-_TRY_SECONDS: Final = 5.0
-"""Timeout of a connection attempt if another address is left to try."""
-T = TypeVar("T")
-MAX_THREADS: Final = 64
-_slots = threading.BoundedSemaphore(MAX_THREADS)
-MAX_CONNECTIONS: Final = 128
-IDLE_SECONDS: Final = 3600.0
-"""A page that waits for news of its server says nothing for long."""
-CONNECT_SECONDS: Final = 20.0
-_PIECE: Final = 1 << 16
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-Connect = Callable[[], Awaitable[Streams]]
-"""Opens a connection. Raises OSError."""
+
+"""(host, port) → addresses as text. Raises OSError."""
+
+
+_MOST_ADDRESSES: Final = 32
+
+
+_TRY_SECONDS: Final = 5.0
+
+
+"""Timeout of a connection attempt if another address is left to try."""
+
+
+T = TypeVar("T")
+
+
+MAX_THREADS: Final = 64
+
+
+_slots = threading.BoundedSemaphore(MAX_THREADS)
 
 
 class PrivateAddress(Exception):
@@ -106,7 +103,11 @@ _NOT_PUBLIC_4: Final = tuple(
         "240.0.0.0/4",  # reserved, and broadcast
     )
 )
+
+
 _GLOBAL_6: Final = IPv6Network("2000::/3")
+
+
 _NOT_PUBLIC_6: Final = tuple(
     IPv6Network(each)
     for each in (
@@ -115,10 +116,20 @@ _NOT_PUBLIC_6: Final = tuple(
         "3fff::/20",  # documentation
     )
 )
+
+
 _MAPPED: Final = IPv6Network("::ffff:0:0/96")
+
+
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+
+
 _SIX_TO_FOUR: Final = IPv6Network("2002::/16")
+
+
 _TEREDO: Final = IPv6Network("2001::/32")
+
+
 _ALL_ONES: Final = 0xFFFFFFFF
 
 
@@ -191,96 +202,3 @@ async def run_in_thread(function: Callable[[], T]) -> T:
         _slots.release()
         raise ThreadLimitReached("the system allows no further thread") from None
     return await future
-
-
-class ClientServer(ABC):
-    """Serves the clients of listening sockets, each in a task of its own, until `close`."""
-
-    def __init__(self, limit: int = _PIECE) -> None:
-        """`limit`: bytes of what a client sends that are kept until somebody reads them."""
-        self._limit = limit
-        self._servers: list[asyncio.Server] = []
-        self._clients: set[asyncio.Task[None]] = set()
-        self._closed = False
-
-    @abstractmethod
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Called for each client, which `_clients` counts already. May raise OSError and EOFError."""
-
-    async def serve(self, listener: socket.socket) -> None:
-        """Answers on this socket from now on, and owns it."""
-        listener.setblocking(False)
-        if self._closed:  # the child is gone already
-            listener.close()
-            return
-        self._servers.append(await asyncio.start_server(self._accept, sock=listener, limit=self._limit))
-
-    def close(self) -> None:
-        """Stops listening and drops all clients. May be called twice, or before `serve`."""
-        self._closed = True
-        for server in self._servers:
-            server.close()
-        for client in tuple(self._clients):
-            client.cancel()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if self._closed:
-            writer.transport.abort()
-            return
-        self._clients.add(task)
-        try:
-            await self._serve_client(reader, writer)
-        except (OSError, TimeoutError, EOFError):
-            pass  # one side went away, or nobody is there
-        except asyncio.CancelledError:
-            if not self._closed:
-                raise
-        finally:
-            self._clients.discard(task)
-            self._drop(writer)
-
-    def _drop(self, writer: asyncio.StreamWriter) -> None:
-        writer.transport.abort() if self._closed else writer.close()
-
-
-class PortForward(ClientServer):
-    def __init__(self, connect: Connect, *, seen: Callable[[], None] = lambda: None) -> None:
-        """`seen`: told of each connection before a byte of it is passed on."""
-        super().__init__()
-        self._connect = connect
-        self._seen = seen
-
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) > MAX_CONNECTIONS:
-            writer.transport.abort()
-            return
-        self._seen()
-        async with asyncio.timeout(CONNECT_SECONDS):
-            far_reader, far_writer = await self._connect()
-        try:
-            await relay((reader, far_writer), (far_reader, writer), IDLE_SECONDS)
-        finally:
-            self._drop(far_writer)
-
-
-async def relay(out: Streams, back: Streams, idle_seconds: float) -> None:
-    """Bytes in both directions until both ends are done, or neither said anything for a while."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(idle_seconds) as idle:
-
-        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            while data := await reader.read(_PIECE):
-                idle.reschedule(loop.time() + idle_seconds)
-                writer.write(data)
-                await writer.drain()
-            with contextlib.suppress(OSError, RuntimeError):  # the other side hung up first
-                writer.write_eof()
-
-        both = [asyncio.ensure_future(pass_on(*way)) for way in (out, back)]
-        try:
-            await asyncio.gather(*both)
-        finally:
-            for each in both:
-                each.cancel()
