@@ -127,7 +127,7 @@ async def _records(home: Path, pace: Pace) -> list[Row]:
         by_hand = _by_hand(home / "hand.db", count, [line for _, line in store.lines(lease.id, journal.lines - 2)])
         seconds = await race_blocks({"ours": Block(run=ours), "hand": Block(run=by_hand)}, rounds=pace.rounds)
         thread.close()
-        store.end(lease, FINISHED)  # or a runner of a later part would take it
+        store.leases.end(lease, FINISHED)  # or a runner of a later part would take it
     return [
         row(
             "begun and finished of a call (ms)",
@@ -168,7 +168,7 @@ def _by_hand(path: Path, count: int, lines: list[bytes]) -> Callable[[object], N
 
 def _lease(store: Store, facts: dict[str, Any]) -> Lease:
     session = store.queue(NewSession(facts=facts, input="go"))
-    lease = store.claim("bench", [], session_id=session)
+    lease = store.leases.claim("bench", [], session_id=session)
     assert lease is not None
     return lease
 
@@ -226,7 +226,7 @@ async def _commits(store: Store, parts: RunnerParts, leases: LeaseKeeper, progra
 
         store.database.transaction = counted  # type: ignore[method-assign]
         try:
-            lease = store.claim("bench", [], session_id=session)
+            lease = store.leases.claim("bench", [], session_id=session)
             assert lease is not None
             leases.hold(lease.id, lease.epoch, time.monotonic())
             await SessionRun(parts, lease).run()
@@ -457,4 +457,4 @@ def _ask(store: Store, number: int) -> None:
     wire = {"requestId": f"{number:032x}", "tool": "write_file", "risk": "medium", "effects": ["write /work/a.txt"]}
     store.questions.ask(lease, wire, kind="approval")
     line = Append(session=lease.id, epoch=lease.epoch, first=1, lines=(b'{"n":1}\n',))
-    assert store.park(lease, line, seen=1, waits_for="write_file")
+    assert store.leases.park(lease, line, seen=1, waits_for="write_file")

@@ -577,7 +577,7 @@ def asked_alike(team: Team, starter: str, *, risk: str = "low", tool: str = "wri
     store = team.program.store()
     program = next(each.id for each in store.projects.all() if each.name == "shop")
     new = NewSession(facts={}, input="x", title=f"task {number}", person=starter, program=program, label="nobody")
-    lease = store.claim("other", ("nobody",), session_id=store.queue(new))
+    lease = store.leases.claim("other", ("nobody",), session_id=store.queue(new))
     assert lease is not None
     wire = {"requestId": f"{number:02x}{0:030x}", "tool": tool, "risk": risk, "toolCallId": "c", "fingerprint": tool}
     wire |= {"type": "tool_call", "description": "d", "args": {}, "payload": "a.txt", "effects": ["write /work/a.txt"]}

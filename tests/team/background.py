@@ -24,10 +24,11 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from golem_forge.cli.team.background import host_label, machine_label
+from golem_forge.team.leases import LEASE_S
 from golem_forge.team.people import Role, add_person
 from golem_forge.team.rows import ENDED, NewSession, StoredSession
 from golem_forge.team.runner import Runner, RunnerOptions
-from golem_forge.team.store import LEASE_S, Store
+from golem_forge.team.store import Store
 
 FORGE_YAML = """\
 model: scripted:script.yaml

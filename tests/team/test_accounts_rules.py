@@ -23,7 +23,7 @@ def rule() -> Rule:
 
 
 def claimed(store: Store) -> Lease:
-    lease = store.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
+    lease = store.leases.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
     assert lease is not None
     return lease
 
@@ -72,8 +72,8 @@ async def test_a_runner_that_lost_the_session_keeps_neither_the_decision_nor_the
     journals = StoredJournals(store, commits, lease, tmp_path / "copies", lambda: time.monotonic() + 60, lost.append)
     journal = journals.create(lease.id, None)
     await journals.journal.committed()  # type: ignore[union-attr]
-    store.give_back(lease)
-    assert store.claim("r2", (), session_id=lease.id) is not None
+    store.leases.give_back(lease)
+    assert store.leases.claim("r2", (), session_id=lease.id) is not None
     SessionRules(rules, journals).remember([rule()], "ann")
     journal.append("decided", {"remembered": "always"})
     with pytest.raises(Exception, match="Nothing can be recorded"):

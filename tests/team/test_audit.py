@@ -34,7 +34,7 @@ def filled(store: Store) -> None:
     store.accounts.log_in("bob", "page", "token")
     store.accounts.refuse("bob", "page", "manage people", "list")
     store.queue(NewSession(facts={}, input="go", title="go", person="bob", program="shop"))
-    lease = store.claim("runner", ())
+    lease = store.leases.claim("runner", ())
     assert lease is not None
     wire = {"requestId": "q1", "tool": "exec_command", "risk": "high", "toolCallId": "c", "args": {"cmd": "cat /a"}}
     wire |= {"type": "command", "payload": "cat /a"}
@@ -45,11 +45,11 @@ def filled(store: Store) -> None:
         store.questions.answer(f"q{number}", answer, "olga", "page")
     store.accounts.remove_rule(store.accounts.add_rule(RULE, "ann"), by=ANN)
     store.accounts.remove_person("bob", by=ANN)
-    store.end(lease, "finished")
+    store.leases.end(lease, "finished")
 
 
 def started(store: Store) -> Lease:
-    lease = store.claim("runner", (), session_id=store.queue(NewSession(facts={}, input="go", person="bob")))
+    lease = store.leases.claim("runner", (), session_id=store.queue(NewSession(facts={}, input="go", person="bob")))
     assert lease is not None
     return lease
 
@@ -341,7 +341,7 @@ def test_whoever_signs_in_has_their_token_as_the_same_person(store: Store) -> No
 
     assert [found(each) for each in (ada.key, first, second)] == ["ada operator", "", "ada operator"]
     page, laptop = PersonStore(store, ada.key, "page"), PersonStore(store, second, "api")
-    lease = store.claim("runner", (), session_id=page.queue(NewSession(facts={}, input="go", program="shop")))
+    lease = store.leases.claim("runner", (), session_id=page.queue(NewSession(facts={}, input="go", program="shop")))
     assert lease is not None
     wire = {"requestId": "q1", "tool": "x", "risk": "high", "toolCallId": "c"}
     store.questions.ask(lease, wire, kind="approval", four_eyes=1)

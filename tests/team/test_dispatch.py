@@ -102,12 +102,12 @@ async def test_a_queued_session_comes_at_once_by_label_and_not_more_than_slots(
 
 async def test_one_job_waits_for_a_session_however_often_it_is_woken(filled: Store) -> None:
     session_id = filled.queue(new())
-    lease = filled.claim("r", ())
+    lease = filled.leases.claim("r", ())
     assert lease is not None
     filled.send(session_id, "message", {"text": "to the holder"})
     assert jobs(filled) == [(session_id, "any", "todo")]
     line = Append(session=session_id, epoch=lease.epoch, first=1, lines=())
-    assert filled.park(lease, line, seen=2, waits_for="")
+    assert filled.leases.park(lease, line, seen=2, waits_for="")
     for text in ("a", "b", "c"):
         filled.send(session_id, "message", {"text": text})
     assert jobs(filled) == [(session_id, "any", "todo")]
@@ -125,15 +125,15 @@ async def test_a_session_that_could_not_be_queued_leaves_no_job(filled: Store) -
 
 async def test_what_has_no_job_is_found_by_the_sweep_within_limits(filled: Store) -> None:
     ids = [filled.queue(new(person="ann")) for _ in range(3)]
-    leases = [filled.claim("r", ()) for _ in range(2)]
+    leases = [filled.leases.claim("r", ()) for _ in range(2)]
     with filled.database.transaction() as connection:
         connection.execute("DELETE FROM procrastinate_jobs")
         connection.execute("UPDATE sessions SET lease_until = @now - 1 WHERE id = :id", {"id": ids[1]})
-    assert filled.ring_forgotten(("other",), {"per_person": 1}, 10) == 1  # the dead one's; ann has one that runs
+    assert filled.leases.ring_forgotten(("other",), {"per_person": 1}, 10) == 1  # the dead one's; ann has one that runs
     assert jobs(filled) == [(ids[1], "any", "todo")]
-    assert filled.ring_forgotten((), {"per_person": 9}, 1) == 1
-    assert filled.ring_forgotten((), {"per_person": 9}, 10) == 0
-    assert leases[0] is not None and filled.end(leases[0], FINISHED)
+    assert filled.leases.ring_forgotten((), {"per_person": 9}, 1) == 1
+    assert filled.leases.ring_forgotten((), {"per_person": 9}, 10) == 0
+    assert leases[0] is not None and filled.leases.end(leases[0], FINISHED)
     assert {each[0] for each in jobs(filled)} == {ids[1], ids[2]}
 
 

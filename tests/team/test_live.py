@@ -139,7 +139,7 @@ def test_pieces_of_a_notification_stay_small_and_say_where_they_belong() -> None
 )
 def test_no_secret_becomes_a_row(store: Store, kind: str, answer: dict[str, Any]) -> None:
     store.queue(NewSession(facts={}, input="x"))
-    lease = store.claim("r", ())
+    lease = store.leases.claim("r", ())
     assert lease is not None
     nested = [{"name": "login", "type": "group", "fields": [{"name": "key", "type": "secret"}]}]
     store.questions.ask(lease, {"requestId": "f" * 32, "title": "a key", "fields": nested}, kind=kind)

@@ -35,7 +35,7 @@ OFFERS = [
 def started(store: Store, person: str = "bob", program: str = "") -> Lease:
     facts = {"directory": "/srv/secret"}
     new = NewSession(facts=facts, input="go", title="go", person=person, program=program, project=program)
-    lease = store.claim("runner", (), session_id=store.queue(new))
+    lease = store.leases.claim("runner", (), session_id=store.queue(new))
     assert lease is not None
     return lease
 

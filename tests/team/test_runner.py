@@ -258,7 +258,7 @@ def test_an_answer_that_a_frozen_runner_did_not_take_up_is_named_and_the_call_is
 def test_an_answer_to_a_question_that_its_runner_did_not_come_to_record_is_named(program: Program) -> None:
     """The row of a question is there a moment before the line of the journal: a runner is killed between the two."""
     session, store = program.queue(), program.store()
-    killed = store.claim("r1", ())
+    killed = store.leases.claim("r1", ())
     assert killed is not None
     wire = {"tool": "write_file", "effects": ["write /work/a.txt"], "risk": "high", "toolCallId": "c"}
     for question in ("answered", "open"):
@@ -305,9 +305,9 @@ effect(name="after")
 def test_an_answer_for_a_silent_runner_is_refused(program: Program) -> None:
     store = program.store()
     session = program.queue()
-    lease = store.claim("r1", ())
+    lease = store.leases.claim("r1", ())
     assert lease is not None
-    store.hold(lease, True, "a question")
+    store.leases.hold(lease, True, "a question")
     wire = {"requestId": "q1", "tool": "write_file", "risk": "high", "toolCallId": "c"}
     store.questions.ask(lease, wire, kind="approval")
     with store.database.transaction() as connection:
@@ -324,7 +324,7 @@ def test_a_runner_takes_nothing_and_ends_once_the_store_was_upgraded(program: Pr
     with store.database.transaction() as connection:
         connection.execute("UPDATE meta SET value = :newer WHERE key = 'schema'", {"newer": str(SCHEMA_VERSION + 1)})
     session = store.queue(NewSession(facts={"directory": str(program.folder)}, input="go"))
-    assert store.claim("r1", ()) is None
+    assert store.leases.claim("r1", ()) is None
     until(lambda: runner.poll() is not None, or_else=program.logs)
     assert "The store's tables are of a newer version" in program.logs()
     assert "This runner ends" in program.logs()
@@ -487,7 +487,7 @@ def test_a_session_waits_for_a_runner_of_its_own_account_on_its_machine(program:
     store, host = program.store(), socket.gethostname()
     [queued] = store.sessions()
     other = ("", f"host:{host}", f"host:{host}:{os.getuid() + 1}")
-    assert store.claim("r of another account", other) is None
+    assert store.leases.claim("r of another account", other) is None
     of_any = store.queue(NewSession(facts={"directory": str(program.folder)}, input="go", label=f"host:{host}"))
     program.run_here()
     for session in (queued.id, of_any):

@@ -202,9 +202,9 @@ def test_the_role_of_a_runner_starts_ticks_and_sends_webhooks(
     outbox = Outbox(runner.database, [hook])
     runner.use_webhooks(outbox)
     assert runner.schedules.start_due() == []
-    lease = runner.claim("runner", ())
+    lease = runner.leases.claim("runner", ())
     assert lease is not None
-    assert runner.end(lease, "finished")
+    assert runner.leases.end(lease, "finished")
     [delivery] = outbox.take(hook)
     assert outbox.failed(delivery)
     outbox.sent(delivery)

@@ -28,6 +28,7 @@ from golem_forge.team import runner as runners
 from golem_forge.team import session_run
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter, StoredJournals
+from golem_forge.team.leases import LeaseTable
 from golem_forge.team.rows import FINISHED, QUEUED, STOPPED, WAITING, NewSession
 from golem_forge.team.runner import LeaseKeeper, Runner, RunnerOptions
 from golem_forge.team.session_run import RunnerParts, SessionRun
@@ -64,7 +65,7 @@ async def test_an_answer_that_is_being_read_while_the_session_parks_is_not_forgo
 async def test_a_full_disk_takes_no_line_from_the_store_and_gives_the_session_away(tmp_path: Path) -> None:
     """The file of this machine cannot be written; what the store was given is whole, and numbered as before."""
     store = Store.open("sqlite", tmp_path, create=True)
-    lease = store.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
+    lease = store.leases.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
     assert lease is not None
     full: list[OSError] = []
     commits = CommitThread(store)
@@ -88,7 +89,7 @@ def test_an_answer_counts_as_used_once_its_call_has_started(tmp_path: Path) -> N
     session = store.queue(NewSession(facts={}, input="go"))
 
     def take_over(runner: str) -> StoredJournals:
-        lease = store.claim(runner, (), session_id=session)
+        lease = store.leases.claim(runner, (), session_id=session)
         assert lease is not None
         return StoredJournals(store, commits, lease, tmp_path / runner, lambda: time.monotonic() + 60, lambda why: None)
 
@@ -130,7 +131,7 @@ async def test_a_session_on_a_full_disk_goes_on_when_there_is_room(
 ) -> None:
     program.add_tools()
     monkeypatch.setattr(runners, "FULL_REST_S", 0.1)
-    monkeypatch.setattr("golem_forge.team.store.LEASE_S", 1000.0)  # nobody waits until a lease is over
+    monkeypatch.setattr("golem_forge.team.leases.LEASE_S", 1000.0)  # nobody waits until a lease is over
     give_back = SessionRun._give_back
 
     async def give_back_late(self: SessionRun) -> None:
@@ -190,9 +191,9 @@ async def test_what_was_read_before_a_session_was_taken_again_does_not_take_it_a
     program.play({"say": "Slowly said.", "chunks": 10, "pause": 0.05})
     session = program.queue()
     async with running(program) as store:
-        read = store.news
+        read = store.leases.news
         before = lambda held: {id: (*news[:2], news[2] - 1) for id, news in read(held).items()}  # noqa: E731
-        monkeypatch.setattr(store, "news", before)
+        monkeypatch.setattr(store.leases, "news", before)
         assert await until_ended(store, session) == FINISHED
     assert (await asyncio.to_thread(program.store().find, session)).epoch == 1
     assert "left this runner" not in caplog.text
@@ -203,24 +204,24 @@ def test_a_renewal_that_was_sent_for_an_earlier_epoch_says_nothing_about_the_nex
 ) -> None:
     monkeypatch.setattr(runners, "RENEW_S", 0.01)
     store = Store.open("sqlite", tmp_path, create=True)
-    first = store.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
+    first = store.leases.claim("r1", (), session_id=store.queue(NewSession(facts={}, input="go")))
     assert first is not None
     lost: list[str] = []
     keeper = LeaseKeeper(store, "r1", lambda *news: None, lost.append)
     keeper.hold(first.id, first.epoch, time.monotonic())
-    renew, renewed = store.renew, threading.Event()
+    renew, renewed = store.leases.renew, threading.Event()
 
     def taken_again_meanwhile(runner: str, held: Mapping[str, int]) -> dict[str, tuple[bool, int]]:
         if held.get(first.id) == first.epoch:
-            store.give_back(first)
-            again = store.claim("r1", (), session_id=first.id)
+            store.leases.give_back(first)
+            again = store.leases.claim("r1", (), session_id=first.id)
             assert again is not None
             keeper.hold(again.id, again.epoch, time.monotonic())
         else:
             renewed.set()
         return renew(runner, held)
 
-    monkeypatch.setattr(store, "renew", taken_again_meanwhile)
+    monkeypatch.setattr(store.leases, "renew", taken_again_meanwhile)
     keeper.start()
     assert renewed.wait(PATIENCE)
     keeper.close()
@@ -241,7 +242,7 @@ def test_a_runner_that_has_ended_needs_no_beats_any_more(tmp_path: Path, monkeyp
 
 
 def session_run_of(program: Program, store: Store) -> SessionRun:
-    lease = store.claim("r1", (), session_id=program.queue())
+    lease = store.leases.claim("r1", (), session_id=program.queue())
     assert lease is not None
     commits, leases = CommitThread(store), LeaseKeeper(store, "r1", lambda *_: None, lambda _: None)
     leases.hold(lease.id, lease.epoch, time.monotonic())
@@ -412,9 +413,9 @@ async def test_a_message_counts_as_taken_once_its_turn_is_recorded(tmp_path: Pat
     commits = CommitThread(store)
 
     def journals() -> StoredJournals:
-        lease = store.claim("r1", (), session_id=session)
+        lease = store.leases.claim("r1", (), session_id=session)
         assert lease is not None
-        store.give_back(lease)
+        store.leases.give_back(lease)
         return StoredJournals(store, commits, lease, tmp_path / "copies", lambda: time.monotonic() + 60, lambda _: None)
 
     first = journals()
@@ -500,14 +501,14 @@ async def test_a_lease_that_is_looked_at_while_the_session_leaves_is_not_called_
     """The row names no runner any more when the next renewal looks: nobody has taken the session over."""
     program.play({"calls": [write_call("/work/a.txt", "x")]} if last == "park" else {"say": "done"}, {"say": "done"})
     monkeypatch.setattr(runners, "RENEW_S", 0.05)
-    really = getattr(Store, last)
+    really = getattr(LeaseTable, last)
 
-    def late(self: Store, *args: Any, **more: Any) -> Any:
+    def late(self: LeaseTable, *args: Any, **more: Any) -> Any:
         done = really(self, *args, **more)
         time.sleep(0.4)
         return done
 
-    monkeypatch.setattr(Store, last, late)
+    monkeypatch.setattr(LeaseTable, last, late)
     async with running(program) as store:
         session = await asyncio.to_thread(program.queue)
         await until_in(store, session, WAITING if last == "park" else FINISHED)
@@ -522,15 +523,15 @@ async def test_a_stop_that_comes_between_a_claim_and_its_start_is_heard(
     monkeypatch.setattr(runners, "RENEW_S", 600.0)
     program = Program(tmp_path / "shop", tmp_path / "home", store_url, ready_forge, tools=False)
     program.play({"say": "Never said.", "chunks": 2, "until": "never"})
-    other, claim = program.store(), Store.claim
+    other, claim = program.store(), LeaseTable.claim
 
-    def claim_late(self: Store, *given: Any, **more: Any) -> Any:
+    def claim_late(self: LeaseTable, *given: Any, **more: Any) -> Any:
         if (lease := claim(self, *given, **more)) is not None:
             other.stop(lease.id)
             time.sleep(0.5)  # the ring is here before the runner knows what it has claimed
         return lease
 
-    monkeypatch.setattr(Store, "claim", claim_late)
+    monkeypatch.setattr(LeaseTable, "claim", claim_late)
     async with running(program) as store:
         await asyncio.sleep(1.0)  # what a runner looks at when it starts is over
         session = await asyncio.to_thread(program.queue)
@@ -547,9 +548,9 @@ async def test_what_happens_to_sessions_of_others_asks_the_store_nothing(
     session = program.queue()
     asked: list[list[str]] = []
     heard: list[str] = []
-    news, ring = Store.news, Runner._ring_in_thread
+    news, ring = LeaseTable.news, Runner._ring_in_thread
 
-    def counted(self: Store, held: Any) -> Any:
+    def counted(self: LeaseTable, held: Any) -> Any:
         asked.append(list(held))
         return news(self, held)
 
@@ -560,7 +561,7 @@ async def test_what_happens_to_sessions_of_others_asks_the_store_nothing(
     def was_heard(session_id: str) -> bool:
         return session_id in heard
 
-    monkeypatch.setattr(Store, "news", counted)
+    monkeypatch.setattr(LeaseTable, "news", counted)
     monkeypatch.setattr(Runner, "_ring_in_thread", hear)
     async with running(program) as store:
         await asyncio.to_thread(until, lambda: program.effects() and was_heard(""))

@@ -43,7 +43,7 @@ def new(**given: Any) -> NewSession:
 
 
 def claimed(store: Store, runner: str = R1, session_id: str = "", **given: Any) -> Lease:
-    lease = store.claim(runner, given.pop("labels", ()), session_id=session_id, **given)
+    lease = store.leases.claim(runner, given.pop("labels", ()), session_id=session_id, **given)
     assert lease is not None
     return lease
 
@@ -80,7 +80,7 @@ def test_sessions_are_taken_by_priority_then_age_and_only_once(store: Store) -> 
     first, second = store.queue(new()), store.queue(new())
     urgent = store.queue(new(priority=5))
     assert [claimed(store).id for _ in range(3)] == [urgent, first, second]
-    assert store.claim(R2, ()) is None
+    assert store.leases.claim(R2, ()) is None
     assert {row.state for row in store.sessions()} == {RUNNING}
     assert claimed_facts(store, first) == {"directory": "/srv/secret-place"}
 
@@ -93,7 +93,7 @@ def test_a_label_is_for_runners_that_have_it(store: Store) -> None:
     names = ["gpu's", "host:box", "@now %s ü", "x" * 100]
     labelled, free = [store.queue(new(label=name)) for name in names], store.queue(new())
     assert claimed(store, labels=["other"]).id == free
-    assert store.claim(R1, ["other"]) is None
+    assert store.leases.claim(R1, ["other"]) is None
     assert [claimed(store, labels=["other", name]).id for name in names] == labelled
 
 
@@ -103,8 +103,8 @@ def test_limits_of_a_person_and_of_a_program_hold_and_a_death_counts_no_more(sto
         store.queue(new(person=person, program="shop"))
     taken = [claimed(store, limits=limits) for _ in range(3)]
     assert [lease.session.person for lease in taken] == ["ann", "ann", "ben"]
-    assert store.claim(R1, (), limits=limits) is None
-    assert store.end(taken[0], FINISHED)
+    assert store.leases.claim(R1, (), limits=limits) is None
+    assert store.leases.end(taken[0], FINISHED)
     assert claimed(store, limits=limits).session.person == "ann"
     run_out(store, taken[2])
     assert claimed(store, R2, limits=limits).id == taken[2].id
@@ -114,7 +114,7 @@ def test_limits_hold_when_many_ask_at_once(store: Store) -> None:
     for _ in range(12):
         store.queue(new(person="ann"))
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda _: store.claim(R1, (), limits={"per_person": 3}), range(24)))
+        found = list(pool.map(lambda _: store.leases.claim(R1, (), limits={"per_person": 3}), range(24)))
     assert sum(lease is not None for lease in found) == 3
 
 
@@ -123,7 +123,7 @@ def test_twenty_runners_at_once_take_each_session_once(store: Store) -> None:
 
     def take_all(number: int) -> list[str]:
         found = []
-        while (lease := store.claim(f"runner-{number}", ())) is not None:
+        while (lease := store.leases.claim(f"runner-{number}", ())) is not None:
             found.append(lease.id)
         return found
 
@@ -131,13 +131,13 @@ def test_twenty_runners_at_once_take_each_session_once(store: Store) -> None:
         taken = [each for found in pool.map(take_all, range(20)) for each in found]
     assert len(taken) == len(set(taken))
     left = queued - set(taken)  # PostgreSQL passes over a row that another one is looking at; the sweep comes back
-    assert {lease.id for _ in left if (lease := store.claim(R1, ())) is not None} == left
+    assert {lease.id for _ in left if (lease := store.leases.claim(R1, ())) is not None} == left
 
 
 def test_only_the_named_session_is_taken_and_a_ring_too_many_finds_nothing(store: Store) -> None:
     one, other = store.queue(new()), store.queue(new())
     assert claimed(store, session_id=other).id == other
-    assert store.claim(R2, (), session_id=other) is None
+    assert store.leases.claim(R2, (), session_id=other) is None
     assert claimed(store, session_id=one).id == one
 
 
@@ -154,10 +154,10 @@ def test_an_append_with_an_old_epoch_is_refused_and_leaves_nothing(store: Store)
     assert store.append([appended(old, first=2, said="late")]) == {old.id: "another runner has taken this session over"}
     assert [n for n, _ in store.lines(old.id)] == [1]
     assert store.append([appended(taken, first=2)]) == {}
-    assert store.renew(R1, {old.id: old.epoch}) == {}
-    assert not store.end(old, FINISHED)
+    assert store.leases.renew(R1, {old.id: old.epoch}) == {}
+    assert not store.leases.end(old, FINISHED)
     with pytest.raises(TeamError, match="taken session"):
-        store.park(old, appended(old, first=2), seen=1, waits_for="")
+        store.leases.park(old, appended(old, first=2), seen=1, waits_for="")
     with pytest.raises(TeamError, match="taken session"):
         store.questions.ask(old, card("q-late"), kind="approval")
     assert store.find(old.id).state == RUNNING
@@ -205,7 +205,7 @@ def test_renewing_and_appending_many_sessions_at_once_never_block_each_other(sto
     held = {lease.id: lease.epoch for lease in leases}
 
     def renew_often() -> set[int]:
-        return {len(store.renew(R1, held)) for _ in range(25)}
+        return {len(store.leases.renew(R1, held)) for _ in range(25)}
 
     def append_often() -> list[dict[str, str]]:
         rows = leases[::-1]
@@ -247,12 +247,12 @@ def test_parking_gives_the_session_away_unless_something_arrived(store: Store) -
     store.queue(new())
     lease = claimed(store)
     store.send(lease.id, "message", {"text": "more"}, "ann", "cli")
-    assert not store.park(lease, appended(lease), seen=1, waits_for="an answer")
+    assert not store.leases.park(lease, appended(lease), seen=1, waits_for="an answer")
     assert store.lines(lease.id) == []
-    assert store.park(lease, appended(lease), seen=2, waits_for="an answer")
+    assert store.leases.park(lease, appended(lease), seen=2, waits_for="an answer")
     row = store.find(lease.id)
     assert (row.state, row.runner, row.waits_for, row.wake) == (WAITING, "", "an answer", 0)
-    assert store.claim(R2, ()) is None
+    assert store.leases.claim(R2, ()) is None
     store.send(lease.id, "message", {"text": "wake"}, "ann", "cli")
     again = claimed(store, R2)
     assert again.epoch == lease.epoch + 1
@@ -266,7 +266,7 @@ def test_an_answer_at_the_very_moment_of_parking_is_not_lost(store: Store) -> No
         store.questions.ask(lease, card(f"q-{number}"), kind="approval")
 
         def park(lease: Lease = lease) -> bool:
-            return store.park(lease, appended(lease), seen=1, waits_for="an answer")
+            return store.leases.park(lease, appended(lease), seen=1, waits_for="an answer")
 
         def answer(number: int = number) -> str:
             return store.questions.answer(f"q-{number}", {"approved": True}, "ann", "cli").state
@@ -277,7 +277,7 @@ def test_an_answer_at_the_very_moment_of_parking_is_not_lost(store: Store) -> No
         if parking.result():
             assert claimed(store, R2, session_id=session_id).epoch == lease.epoch + 1
         else:
-            assert store.news([session_id])[session_id][1] == 2
+            assert store.leases.news([session_id])[session_id][1] == 2
 
 
 def test_the_last_lines_may_be_written_by_two_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +299,7 @@ def test_the_last_lines_may_be_written_by_two_at_once(store: Store, monkeypatch:
 
     monkeypatch.setattr(store.journals, "insert_in", insert_and_linger)
     with ThreadPoolExecutor(2) as pool:
-        ending = pool.submit(store.end, lease, SessionEnding(state=FINISHED, last=last))
+        ending = pool.submit(store.leases.end, lease, SessionEnding(state=FINISHED, last=last))
         assert inside.wait(PATIENCE)
         appending = pool.submit(store.append, [last])
         assert ending.result() is True
@@ -310,12 +310,12 @@ def test_the_last_lines_may_be_written_by_two_at_once(store: Store, monkeypatch:
 def test_given_back_sessions_are_queued_and_held_ones_are_succeeded_after_a_death(store: Store) -> None:
     store.queue(new())
     lease = claimed(store)
-    store.give_back(lease)
+    store.leases.give_back(lease)
     assert store.find(lease.id).state == QUEUED
     lease = claimed(store)
-    store.hold(lease, True, "a form")
+    store.leases.hold(lease, True, "a form")
     assert store.find(lease.id).shown_state == "waiting (held)"
-    assert store.claim(R2, ()) is None
+    assert store.leases.claim(R2, ()) is None
     run_out(store, lease)
     assert claimed(store, R2).id == lease.id
 
@@ -324,13 +324,13 @@ def test_stop_settles_what_nobody_holds_and_tells_the_holder_of_the_rest(store: 
     held, waits, queued = (store.queue(new()) for _ in range(3))
     running, parked = claimed(store, session_id=held), claimed(store, session_id=waits)
     store.questions.ask(parked, card("q-1"), kind="approval")
-    store.park(parked, appended(parked), seen=1, waits_for="")
+    store.leases.park(parked, appended(parked), seen=1, waits_for="")
     assert [store.stop(each, "ann", "cli") for each in (held, waits, queued)] == [RUNNING, WAITING, QUEUED]
     assert [store.find(each).state for each in (held, waits, queued)] == [RUNNING, STOPPED, STOPPED]
-    assert store.news([held])[held] == (True, 2, running.epoch)
-    assert store.renew(R1, {held: running.epoch})[held] == (True, 2)
+    assert store.leases.news([held])[held] == (True, 2, running.epoch)
+    assert store.leases.renew(R1, {held: running.epoch})[held] == (True, 2)
     assert store.questions.rows() == []
-    assert store.claim(R1, ()) is None
+    assert store.leases.claim(R1, ()) is None
     with pytest.raises(TeamError, match="has ended"):
         store.send(queued, "message", {"text": "x"})
 
@@ -387,8 +387,8 @@ def test_an_expired_question_is_denied_by_the_databases_clock_and_wakes_its_sess
     for number, lease in enumerate(leases):
         store.questions.ask(lease, card(f"q-{number}"), kind="approval", expires_in=LONG)
         store.questions.ask(lease, card(f"later-{number}"), kind="approval", expires_in=300)
-        assert store.park(lease, appended(lease), seen=1, waits_for="an answer")
-    assert store.claim(R2, ()) is None
+        assert store.leases.park(lease, appended(lease), seen=1, waits_for="an answer")
+    assert store.leases.claim(R2, ()) is None
     with store.database.transaction() as connection:
         for number in range(2):
             over = {"id": f"q-{number}", "over": LONG}
@@ -414,7 +414,7 @@ def test_pruning_leaves_id_count_and_last_hash_of_what_ended_long_ago(store: Sto
         store.append([rows])
         store.questions.ask(lease, card(f"q-{lease.id}"), kind="approval")
     last = json.loads(store.lines(gone.id)[-1][1])["hash"]
-    store.end(gone, FINISHED)
+    store.leases.end(gone, FINISHED)
     assert store.prune(3600) == 0
     time.sleep(0.05)
     assert store.prune(0.01) == 1
@@ -459,12 +459,12 @@ def test_a_runner_frozen_inside_a_transaction_keeps_nobody_out(
     lock = "SELECT 1 FROM sessions WHERE id = :id @share"
     with PostgresDatabase(postgres_url).transaction() as connection:
         connection.execute(lock, {"id": lease.id})
-        assert store.claim(R2, ()) is None
+        assert store.leases.claim(R2, ()) is None
     monkeypatch.setattr(databases, "IDLE_TRANSACTION_S", 1)
     frozen = PostgresDatabase(postgres_url)
     with pytest.raises(StoreUnavailable), frozen.transaction() as connection:  # noqa: PT012
         connection.execute(lock, {"id": lease.id})
-        assert patient(lambda: store.claim(R2, ())).id == lease.id
+        assert patient(lambda: store.leases.claim(R2, ())).id == lease.id
         connection.execute("SELECT 1")
     store.close()
 
@@ -512,11 +512,11 @@ def test_a_runners_role_can_run_sessions_and_change_nothing_that_is_recorded(
     assert runner.append([rows]) == {}
     runner.questions.ask(lease, card("q-1"), kind="approval", expires_in=60)
     runner.questions.answer("q-1", {"approved": True}, "ann", "cli")
-    assert runner.renew(R1, {lease.id: lease.epoch})
-    assert runner.ring_forgotten((), {}, 5) == 0
+    assert runner.leases.renew(R1, {lease.id: lease.epoch})
+    assert runner.leases.ring_forgotten((), {}, 5) == 0
     with pytest.raises(TeamError, match="does not let this role"), runner.database.transaction() as connection:
         connection.execute("DELETE FROM journal")  # all that is forbidden: test_store_hostile
-    runner.end(lease, FINISHED)
+    runner.leases.end(lease, FINISHED)
     with pytest.raises(TeamError, match="Use the role that owns the tables"):
         runner.prune(-1)
     assert len(runner.lines(lease.id)) == 2
@@ -563,12 +563,12 @@ def test_the_pages_role_serves_people_and_records_no_call(
 
 def test_a_notice_is_its_holders_and_ended_sessions_are_told_with_their_facts(store: Store) -> None:
     old, running = claimed(store, session_id=store.queue(new())), claimed(store, session_id=store.queue(new()))
-    store.set_notice(running, "not pushed")
+    store.leases.set_notice(running, "not pushed")
     run_out(store, running)
     successor = claimed(store, R2, session_id=running.id)
-    store.set_notice(running, "from a runner that lost it")
+    store.leases.set_notice(running, "from a runner that lost it")
     assert (successor.session.notice, store.find(running.id).notice) == ("not pushed", "not pushed")
-    assert store.end(old, FINISHED)
+    assert store.leases.end(old, FINISHED)
     facts = {"directory": "/srv/secret-place"}
     assert store.ended_facts() == {old.id: facts}
     assert store.ended_facts(ended_before_s=3600) == {}
@@ -635,16 +635,16 @@ def test_a_store_of_the_first_version_is_upgraded_and_keeps_what_is_in_it(
     told = store.accounts.audit.records()
     assert not list(verify_records(told, AuditHead())) and len(told) == 2
     assert [(each.name, each.program) for each in store.schedules.all()] == [("daily", "p1")]
-    assert store.claim(R1, ()) is not None
+    assert store.leases.claim(R1, ()) is not None
     store.close()
 
 
 def test_a_runner_that_is_bound_to_projects_takes_only_their_sessions(store: Store) -> None:
     other, mine = (store.queue(new(program=each, project=each)) for each in ("bank", "shop"))
-    assert store.has_work((), None, ["shop"]) and not store.has_work((), None, ["none"])
-    assert store.claim(R1, (), session_id=other, projects=["shop"]) is None
-    lease = store.claim(R1, (), projects=["shop"])
+    assert store.leases.has_work((), None, ["shop"]) and not store.leases.has_work((), None, ["none"])
+    assert store.leases.claim(R1, (), session_id=other, projects=["shop"]) is None
+    lease = store.leases.claim(R1, (), projects=["shop"])
     assert lease is not None
     assert lease.id == mine
-    assert store.claim(R1, (), projects=["shop"]) is None
-    assert store.claim(R2, ()) is not None
+    assert store.leases.claim(R1, (), projects=["shop"]) is None
+    assert store.leases.claim(R2, ()) is not None

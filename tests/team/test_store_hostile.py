@@ -53,12 +53,12 @@ def test_text_that_a_database_cannot_keep_stops_no_session(store: Store) -> None
         lease = claimed(store, session_id=session)
         assert store.arrived(session, 0)[0].data == {"text": bad}
         asked = store.questions.ask(lease, card(f"q{number}", payload=bad, tool=bad, risk="high"), kind="approval")
-        store.hold(lease, True, bad)
+        store.leases.hold(lease, True, bad)
         store.send(session, "message", {"text": bad}, bad, bad)
         store.questions.answer(asked.id, {"approved": False, "reason": bad}, bad, bad)
         store.accounts.refuse(bad, bad, bad, bad)
         store.stop(session, bad, bad)
-        assert store.end(lease, SessionEnding(state=FINISHED, result=bad, error=bad, model=bad))
+        assert store.leases.end(lease, SessionEnding(state=FINISHED, result=bad, error=bad, model=bad))
         row = store.find(session)
         assert row.state == FINISHED
         assert row.result == bad.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
@@ -228,16 +228,16 @@ def test_a_clock_that_was_set_back_gives_no_dead_runner_an_hour(store: Store) ->
     store.runners.register(R1, host="h", pid=1, slots=1, labels=(), version="1", offers={})
     session = store.queue(new())
     lease = claimed(store)
-    store.shorten_leases()
+    store.leases.shorten()
     until = store.find(session).lease_until
     with store.database.transaction() as connection:  # an hour ago
         connection.execute("UPDATE sessions SET lease_until = lease_until + 3600")
         connection.execute("UPDATE runners SET seen = seen + 3600")
-    store.shorten_leases()
+    store.leases.shorten()
     row = store.find(session)
     assert until <= row.lease_until < until + 60
     assert (row.epoch, row.state) == (lease.epoch, "running")  # who lives goes on
-    assert store.renew(R1, {session: lease.epoch}) == {session: (False, 1)}
+    assert store.leases.renew(R1, {session: lease.epoch}) == {session: (False, 1)}
     assert store.runners.seen()[0]["silent"] > -1
 
 
@@ -410,5 +410,5 @@ def test_an_ended_session_takes_no_late_question_or_line(store: Store) -> None:
     assert store.append([appended(lease, 2)]) == {lease.id: "another runner has taken this session over"}
     with pytest.raises(TeamError, match="Another runner"):
         store.questions.ask(lease, card("q1"), kind="approval")
-    assert not store.end(lease, FINISHED)
+    assert not store.leases.end(lease, FINISHED)
     assert store.find(lease.id).state == "stopped"

@@ -201,11 +201,11 @@ def test_an_address_with_a_password_in_a_file_is_refused_without_repeating_it(sa
 
 def newer_session(store: Store, **facts: Any) -> str:
     session = store.queue(NewSession(facts=facts, input="go"))
-    lease = store.claim("one of tomorrow", (), session_id=session)
+    lease = store.leases.claim("one of tomorrow", (), session_id=session)
     assert lease is not None
     data, _, _ = seal_records([f'"type":"session","version":9,"sessionId":"{session}"'], 0, "")
     store.append([Append(session=session, epoch=lease.epoch, first=1, lines=(data,))])
-    store.give_back(lease)
+    store.leases.give_back(lease)
     return session
 
 

@@ -34,13 +34,13 @@ async def test_a_terminal_says_why_nothing_happens(tmp_path: Path, monkeypatch: 
     attached_session.on_row = lambda row: None if row.runner else given_back.set()
     following = asyncio.create_task(attached_session.run())
     await heard(said, "No runner runs, so nobody goes on with this session.")
-    lease = store.claim("r1", ())
+    lease = store.leases.claim("r1", ())
     assert lease is not None
     await heard(said, "The runner of this session is silent.")
     given_back.clear()
-    store.give_back(lease)
+    store.leases.give_back(lease)
     await asyncio.wait_for(given_back.wait(), PATIENCE)
-    assert store.claim("r2", ()) is not None
+    assert store.leases.claim("r2", ()) is not None
     await heard(said, "A runner has the session again.")
     assert not following.done()
     following.cancel()
@@ -49,7 +49,7 @@ async def test_a_terminal_says_why_nothing_happens(tmp_path: Path, monkeypatch: 
 async def test_a_viewer_is_told_who_answers_and_is_not_asked(tmp_path: Path) -> None:
     store = Store.open("sqlite", tmp_path, create=True)
     session = store.queue(NewSession(facts={}, input="go"))
-    lease = store.claim("r1", ())
+    lease = store.leases.claim("r1", ())
     assert lease is not None
     store.questions.ask(
         lease, {"requestId": "q1", "tool": "write_file", "risk": "low", "toolCallId": "c"}, kind="approval"

@@ -92,7 +92,7 @@ def test_a_queued_session_says_whether_no_runner_has_its_label_or_they_are_full(
     assert waits_for(program, busy) == "a runner with the label gpu: there is none"
     register(program, "r1", "gpu")
     assert waits_for(program, busy) == "a runner with the label gpu"
-    assert store.claim("r1", ("gpu",)) is not None
+    assert store.leases.claim("r1", ("gpu",)) is not None
     session = store.queue(NewSession(facts={}, input="two", label="gpu"))
     assert waits_for(program, session) == "a free slot: the runners with gpu are full"
     anywhere = store.queue(NewSession(facts={}, input="three"))
@@ -104,7 +104,7 @@ def test_a_session_that_a_limit_keeps_says_which(program: Program) -> None:
     offers = {"limits": {"per_person": 1, "per_program": 1}}
     store.runners.register("r1", host="h", pid=1, slots=4, labels=(), version="1", offers=offers)
     store.queue(NewSession(facts={}, input="one", person="ada", program="p"))
-    assert store.claim("r1", ()) is not None
+    assert store.leases.claim("r1", ()) is not None
     second = store.queue(NewSession(facts={}, input="two", person="ada"))
     third = store.queue(NewSession(facts={}, input="three", person="bob", program="p"))
     assert waits_for(program, second) == "store.limits.per_person (1): 1 of ada run now"

@@ -233,7 +233,7 @@ def hook(url: str = "https://chat.example/hook", on: tuple[str, ...] = ("questio
 
 def claimed(store: Store, title: str = "tidy up") -> Lease:
     store.queue(NewSession(facts={}, input="x", title=title, person="ada", worker="main"))
-    lease = store.claim("runner", ())
+    lease = store.leases.claim("runner", ())
     assert lease is not None
     return lease
 
@@ -263,20 +263,20 @@ def test_the_delivery_is_part_of_the_fact(store: Store, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Outbox, "tell", broken)
     with pytest.raises(ValueError, match="full"):
-        store.end(lease, SessionEnding(state="finished"))
+        store.leases.end(lease, SessionEnding(state="finished"))
     assert store.find(lease.id).state == "running", "neither of the two"
     monkeypatch.undo()
-    assert store.end(lease, SessionEnding(state="finished", result="hidden"))
+    assert store.leases.end(lease, SessionEnding(state="finished", result="hidden"))
     assert [json.loads(body)["kind"] for _, _, body, _, _ in rows(store.database)].count("finished") == 1
     assert "hidden" not in repr(rows(store.database))
 
 
 def test_only_what_is_asked_for_is_told_and_hostile_titles_are_harmless(store: Store) -> None:
     store.use_webhooks(Outbox(store.database, [hook(on=("failed",))]))
-    store.end(claimed(store), "finished")
-    store.end(claimed(store), "stopped")
+    store.leases.end(claimed(store), "finished")
+    store.leases.end(claimed(store), "stopped")
     assert rows(store.database) == []
-    store.end(claimed(store, "\x1b[31m\u202eevil\nline" + "x" * 500), "failed")
+    store.leases.end(claimed(store, "\x1b[31m\u202eevil\nline" + "x" * 500), "failed")
     [(_, _, body, _, _)] = rows(store.database)
     title = json.loads(body)["title"]
     assert len(title) <= 200
@@ -288,7 +288,7 @@ def test_two_takers_get_each_delivery_once_and_it_is_given_up_after_an_hour(stor
     outbox = Outbox(store.database, [first, second])
     store.use_webhooks(outbox)
     for _ in range(3):
-        store.end(claimed(store), "finished")
+        store.leases.end(claimed(store), "finished")
     taken = [outbox.take(first) for _ in range(2)]
     assert [len(each) for each in taken] == [3, 0]
     assert len(outbox.take(second)) == 3
@@ -369,7 +369,7 @@ async def test_a_hook_that_never_answers_delays_no_other_one_and_no_end(
     store.use_webhooks(outbox)
     sender = WebhookSender(outbox)
     for number in range(1, 3):
-        await asyncio.to_thread(lambda: store.end(claimed(store), "finished"))
+        await asyncio.to_thread(lambda: store.leases.end(claimed(store), "finished"))
         sender.ring()
         await asyncio.wait_for(asked.wait(), PATIENCE)
         await asyncio.to_thread(until, partial(lambda wanted: len(receiver.received) == wanted, number))
@@ -408,8 +408,8 @@ def test_a_hook_is_told_of_its_own_projects_alone(
     store.use_webhooks(outbox)
     for name in ("shop", "bank"):
         new = NewSession(facts={}, input="x", title=name, program=program_id(tmp_path / name), project=name)
-        lease = store.claim("runner", (), session_id=store.queue(new))
+        lease = store.leases.claim("runner", (), session_id=store.queue(new))
         assert lease is not None
-        store.end(lease, "finished")
+        store.leases.end(lease, "finished")
     told = {name: {json.loads(each.body)["title"] for each in outbox.take(hook)} for name, hook in hooks.items()}
     assert told == {"all": {"shop", "bank"}, "bank": {"bank"}, "own": {"shop"}, "greedy": set()}

@@ -1,10 +1,10 @@
 """Dispatch: the runners of a store, and how each hears of work, by rings for any change and by jobs in PostgreSQL.
 
-`RunnerTable` has the rows of the runners, each with its slots and labels, seen every few seconds (`Store.renew`). Its
-methods block; they are called in threads.
+`RunnerTable` has the rows of the runners, each with its slots and labels, seen every few seconds (`LeaseTable.renew`).
+Its methods block; they are called in threads.
 
 Neither a ring nor a job decides anything: the session's row does. A ring may be lost, and a job may be one too many;
-the sweep of any runner finds what nobody told (`Store.ring_forgotten`).
+the sweep of any runner finds what nobody told (`LeaseTable.ring_forgotten`).
 
 `listen` starts the rings. SQLite: a thread looks at the file's version, 20 times a second (one page of a memory-mapped
 file). PostgreSQL: a connection that listens. Both call `ring` on their thread, with the id of the session that it is

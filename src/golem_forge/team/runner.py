@@ -2,7 +2,7 @@
 
 Two things bring work: a ring (with SQLite another process changed the file, with PostgreSQL a job names a session) and
 a sweep every 5 seconds, which finds what no ring told: a lost one, a session whose runner died, a question whose time
-is over, a schedule whose tick has come. Which session runs is decided by `Store.claim` alone.
+is over, a schedule whose tick has come. Which session runs is decided by `LeaseTable.claim` alone.
 
 `LeaseKeeper` renews the leases of the sessions that the runner holds, every 5 seconds, on a thread with its own
 connection. A lease lasts 15 seconds by the database's clock. The runner trusts itself for less: `deadline` is 10
@@ -41,11 +41,12 @@ from golem_forge.team.accounts import StoreRules
 from golem_forge.team.database import PostgresDatabase, StoreUnavailable, TeamError, complaints
 from golem_forge.team.dispatch import DispatchThread, listen
 from golem_forge.team.journal import CommitThread
+from golem_forge.team.leases import LEASE_S
 from golem_forge.team.live import WATCH_CHANNEL, WHOLE, LiveSender
 from golem_forge.team.schema import check_version
 from golem_forge.team.session_run import Phase, RunnerParts, SessionRun
 from golem_forge.team.session_workspace import remove_old_clones
-from golem_forge.team.store import LEASE_S, Store
+from golem_forge.team.store import Store
 from golem_forge.team.webhooks import Outbox, Webhook, WebhookSender
 
 RENEW_S: Final = 5.0
@@ -113,7 +114,7 @@ class LeaseKeeper:
                 held = dict(self._held)
             began = time.monotonic()
             try:
-                found = self._store.renew(self._runner, held)
+                found = self._store.leases.renew(self._runner, held)
             except Exception as error:  # the database is away: the deadlines come nearer by themselves
                 complaints.tell("the leases could not be renewed", error)
                 pause = _RETRY_S
@@ -296,7 +297,7 @@ class Runner:
         try:
             await asyncio.to_thread(self.store.runners.drain, self.id)
             has_work = await asyncio.to_thread(
-                self.store.has_work, self.options.labels, self.options.limits, self.options.projects
+                self.store.leases.has_work, self.options.labels, self.options.limits, self.options.projects
             )
             if not has_work and self._is_idle():
                 return True
@@ -348,7 +349,7 @@ class Runner:
         options = self.options
         try:
             await asyncio.to_thread(
-                self.store.ring_forgotten, options.labels, options.limits, 2 * options.slots, options.projects
+                self.store.leases.ring_forgotten, options.labels, options.limits, 2 * options.slots, options.projects
             )
             if options.metrics.wanted:
                 options.metrics.set_queue_length((await asyncio.to_thread(self.store.counts)).get("queued", 0))
@@ -365,7 +366,7 @@ class Runner:
         self._news_of.add("")
         try:
             await asyncio.to_thread(check_version, self.store.database)
-            await asyncio.to_thread(self.store.shorten_leases)
+            await asyncio.to_thread(self.store.leases.shorten)
             await asyncio.to_thread(self.store.questions.expire)
             for said in await asyncio.to_thread(self.store.schedules.start_due):
                 _log.warning("%s", said)
@@ -411,7 +412,7 @@ class Runner:
     async def _claim_now(self, parts: RunnerParts, session_id: str) -> asyncio.Task[None] | None:
         began = time.monotonic()
         lease = await asyncio.to_thread(
-            self.store.claim,
+            self.store.leases.claim,
             self.id,
             self.options.labels,
             session_id=session_id,
@@ -473,7 +474,7 @@ class Runner:
         if not asked:
             return
         try:
-            news = await asyncio.to_thread(self.store.news, asked)
+            news = await asyncio.to_thread(self.store.leases.news, asked)
         except StoreUnavailable as error:
             complaints.tell("the store cannot be asked", error)
             return

@@ -269,7 +269,7 @@ class SessionRun:
                 return
             title = lease.session.title
             if (redacted := runtime.tree.redactor.redact_secrets(title)) != title:
-                await asyncio.to_thread(self._store.set_title, lease, redacted)
+                await asyncio.to_thread(self._store.leases.set_title, lease, redacted)
             if (level := runtime.program.approval.four_eyes) is not None:
                 runtime.tree.four_eyes = Risk(level.value)
                 if self._rules is not None:
@@ -438,7 +438,7 @@ class SessionRun:
         cost = runtime.meter.cost or 0.0
         try:
             parked = await asyncio.to_thread(
-                self._store.park, self.lease, append, seen=seen, waits_for=waits_for, cost=cost
+                self._store.leases.park, self.lease, append, seen=seen, waits_for=waits_for, cost=cost
             )
         except StoreUnavailable:
             return False
@@ -521,7 +521,7 @@ class SessionRun:
                 self._runtime.ui.show_status(type="warning", message=notice)
         whole = "\n".join(filter(None, (*self._kept_notices.values(), notice)))
         with contextlib.suppress(TeamError):
-            await asyncio.to_thread(self._store.set_notice, self.lease, whole)
+            await asyncio.to_thread(self._store.leases.set_notice, self.lease, whole)
 
     async def _hold(self, held: bool) -> None:
         if held == (self.phase is Phase.HELD) or self.phase is Phase.LEFT:
@@ -534,7 +534,7 @@ class SessionRun:
             reason = f"No answer within {self._parts.hold_s:g} s."  # the slot is one that others need
             self._hold_timer = self._loop.call_later(self._parts.hold_s, self.questions.deny_all, reason)
         with contextlib.suppress(StoreUnavailable):
-            await asyncio.to_thread(self._store.hold, self.lease, held, self.questions.title if held else "")
+            await asyncio.to_thread(self._store.leases.hold, self.lease, held, self.questions.title if held else "")
 
     # ---- leaving
 
@@ -585,7 +585,7 @@ class SessionRun:
 
     async def _give_back(self) -> None:
         with contextlib.suppress(TeamError):
-            await asyncio.to_thread(self._store.give_back, self.lease)
+            await asyncio.to_thread(self._store.leases.give_back, self.lease)
             self._settled = True
 
     def _full_in_thread(self, error: OSError) -> None:
@@ -665,7 +665,7 @@ class SessionRun:
         ended = None
         while ended is None and not self.lost:
             try:
-                ended = await asyncio.to_thread(self._store.end, self.lease, ending)
+                ended = await asyncio.to_thread(self._store.leases.end, self.lease, ending)
             except StoreUnavailable:
                 await asyncio.sleep(RETRY_S)
         self._settled = bool(ended)

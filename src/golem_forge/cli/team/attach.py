@@ -41,6 +41,7 @@ from golem_forge.storage.home import forge_home
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.dispatch import listen
 from golem_forge.team.journal import PORT_COMMAND
+from golem_forge.team.leases import LEASE_S
 from golem_forge.team.live import LIVE_CHANNEL, LiveReceiver
 from golem_forge.team.people import Person, PersonStore, TeamStore
 from golem_forge.team.question_table import has_secret
@@ -57,7 +58,6 @@ from golem_forge.team.rows import (
     QuestionRow,
     StoredSession,
 )
-from golem_forge.team.store import LEASE_S
 from golem_forge.ui.headless import PlainAdapter
 from golem_forge.ui.session_ui import INTERRUPTED
 from golem_forge.ui.terminal import create_event_cli_adapter
