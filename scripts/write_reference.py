@@ -184,7 +184,7 @@ def key_table(schema: Any, words: Mapping[str, Any], defaults: Mapping[str, Any]
 
 def keys_of(schema: Any, prefix: str = "") -> Iterator[tuple[str, tuple[str, bool]]]:
     """Dotted key → what it takes, whether it must be there."""
-    from golem_forge.config.schema import MappingSchema
+    from golem_forge.config.validation import MappingSchema
 
     assert isinstance(schema, MappingSchema)
     providers = _same_for_all(schema)
@@ -233,7 +233,7 @@ def item_of(check: Any) -> tuple[Any, str] | None:
 
 def kind_of(check: Any) -> str:
     """What a check says that it expects: it is given a value that cannot fit, and its message is read."""
-    from golem_forge.config.schema import ConfigProblems
+    from golem_forge.config.validation import ConfigProblems
     from golem_forge.config.yaml_file import parse_yaml
 
     if inner := item_of(check):

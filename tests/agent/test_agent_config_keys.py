@@ -15,7 +15,7 @@ from tests.agent.config_keys.ground import Case, Ground
 
 from golem_forge.agent.files import worker_file
 from golem_forge.config import program as program_file
-from golem_forge.config.schema import MappingSchema
+from golem_forge.config.validation import MappingSchema
 
 PROGRAM = program_keys.CASES | wall_keys.CASES | mcp_keys.CASES | ui_keys.CASES | hook_keys.CASES
 KEYS = {f"worker {key}": case for key, case in worker_keys.CASES.items()} | {

@@ -10,7 +10,7 @@ import pytest
 
 from golem_forge.config.mcp_spec import AuthKind, DeferralSettings, ServerAuth, ServerSpec, ServerTrust
 from golem_forge.config.program import Program, load_program
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome

@@ -8,7 +8,7 @@ import pytest
 
 from golem_forge.config.program import Program, find_root, load_program
 from golem_forge.config.run_block import ApprovalMode, choose_mode, is_stricter_mode
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome, forge_home

@@ -17,7 +17,7 @@ from golem_forge.config.run_block import (
     ProviderSettings,
     RunSettings,
 )
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome

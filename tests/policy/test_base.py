@@ -22,7 +22,7 @@ from golem_forge import (
     create_ui_event_bus,
     tool,
 )
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.events.journal import Journal
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks, check_block

@@ -13,7 +13,7 @@ from tests.tables import table
 
 from golem_forge import Tool, open_session
 from golem_forge.config.run_block import ApprovalMode, choose_mode, is_stricter_mode
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.calls import ToolCall
 from golem_forge.core.decisions import AnsweredBy, Decision, Risk, Status, Verdict
 from golem_forge.core.effects import Effect, Mark, Verb, Walled

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from golem_forge.config.run_block import ApprovalMode
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict, VerdictSource
 from golem_forge.core.effects import Effect, Verb
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks

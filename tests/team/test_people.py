@@ -9,7 +9,7 @@ import pytest
 from tests.team.conftest import on_stores
 
 from golem_forge.core.decisions import Risk
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.team.accounts import StoreRules
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import (

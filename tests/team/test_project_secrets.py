@@ -15,7 +15,7 @@ from tests.team.background import Program, ended, running
 
 from golem_forge.config.sandbox_block import PROJECT_SECRETS
 from golem_forge.core.errors import ToolFailed
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.sandbox.walls.environment import make_env_block, resolve_env
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import OwnerStore, PersonStore, Role, add_person

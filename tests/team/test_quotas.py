@@ -14,7 +14,7 @@ from tests.ready import ReadyForge
 from tests.team.background import Program, ended, running
 
 from golem_forge.agent.budget import BudgetExceeded
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.team import quotas
 from golem_forge.team.database import TeamError
 from golem_forge.team.people import ALL_PROJECTS, OwnerStore, PersonStore, Role, add_person

@@ -17,7 +17,7 @@ from golem_forge.cli.team import account_name
 from golem_forge.cli.team.background import _runner_environ
 from golem_forge.core.errors import ToolFailed
 from golem_forge.events.journal_files import seal_records
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.orchestrator import bound
 from golem_forge.team import session_table
 from golem_forge.team.database import TeamError, open_database

@@ -11,7 +11,7 @@ from tests.deadlines import PATIENCE
 from golem_forge.cli.team import attach as attached
 from golem_forge.cli.team.attach import AttachedSession
 from golem_forge.events.bus import EventBus
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.team.people import OwnerStore, PersonStore, Role, add_person
 from golem_forge.team.rows import NewSession
 from golem_forge.team.store import Store

@@ -21,7 +21,7 @@ from tests.ready import ReadyForge
 from tests.ui.web.bench import browsing
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.storage.home import ForgeHome
 from golem_forge.team.people import Role
 from golem_forge.ui.web.team import TeamLogin

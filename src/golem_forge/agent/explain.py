@@ -27,7 +27,7 @@ from golem_forge.agent.session_state import SessionOptions
 from golem_forge.agent.tool_inventory import TOOLKIT, has_tool_folder, has_tool_folders
 from golem_forge.config.hooks_block import Hook
 from golem_forge.config.run_block import ApprovalMode
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import AnsweredBy, Status, Verdict, strictest
 from golem_forge.core.effects import Effect

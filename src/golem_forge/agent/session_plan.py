@@ -34,8 +34,8 @@ from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.agent.trust import trust_store
 from golem_forge.config.program import Program, load_program
 from golem_forge.config.run_block import DEFAULT_MODE, MAIN_WORKER, ApprovalMode
-from golem_forge.config.schema import Setting
 from golem_forge.config.trust import TrustStore
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace

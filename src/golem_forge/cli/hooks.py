@@ -35,7 +35,7 @@ from golem_forge.cli.run import reviewer_override
 from golem_forge.cli.sessions import home_with_sessions
 from golem_forge.config.hooks_block import Hook, HookPoint
 from golem_forge.config.program import Program, load_program
-from golem_forge.config.schema import time_span
+from golem_forge.config.validation import time_span
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.decisions import Risk, Verdict
 from golem_forge.core.errors import ForgeError

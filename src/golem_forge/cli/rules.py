@@ -36,7 +36,7 @@ from golem_forge.agent.in_force import open_rules
 from golem_forge.cli.command import fail, print_columns, print_error, print_json, print_json_list, read_args, shell_text
 from golem_forge.config.program import PROJECT_RULES, find_root
 from golem_forge.config.run_block import ApprovalMode
-from golem_forge.config.schema import unknown_key_message
+from golem_forge.config.validation import unknown_key_message
 from golem_forge.config.yaml_file import parse_document, read_bytes
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError

@@ -23,7 +23,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from golem_forge.config.sandbox_block import whole_number
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     Check,
     ConfigLayer,
     ConfigProblems,

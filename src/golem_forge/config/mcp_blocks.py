@@ -30,7 +30,7 @@ from golem_forge.config.mcp_spec import (
 )
 from golem_forge.config.run_block import approval_settings
 from golem_forge.config.sandbox_block import variable_holding, variable_problem, whole_number
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     VERDICT_CHECK,
     Check,
     ConfigProblems,

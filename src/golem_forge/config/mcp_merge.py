@@ -48,7 +48,7 @@ from golem_forge.config.mcp_spec import (
     is_server_name,
 )
 from golem_forge.config.sandbox_block import ZoneEntry
-from golem_forge.config.schema import ConfigProblems, problem_message
+from golem_forge.config.validation import ConfigProblems, problem_message
 from golem_forge.config.yaml_edit import put_entry, read_existing, remove_entry, replace_existing
 from golem_forge.config.yaml_file import YamlFile, is_override, parse_yaml
 from golem_forge.core.decisions import Verdict

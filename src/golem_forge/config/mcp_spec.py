@@ -25,7 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 from urllib.parse import unquote, urlsplit
 
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import digest

@@ -72,7 +72,17 @@ from golem_forge.config.sandbox_block import (
     walls_notice,
     zone_entries,
 )
-from golem_forge.config.schema import (
+from golem_forge.config.store_block import (
+    STORE_KEYS,
+    StoreSettings,
+    WorkspaceSettings,
+    effective_store,
+    effective_workspace,
+    restrict_untrusted_block,
+    restrict_untrusted_notify,
+    restrict_untrusted_store,
+)
+from golem_forge.config.validation import (
     Check,
     ConfigLayer,
     ConfigProblems,
@@ -85,16 +95,6 @@ from golem_forge.config.schema import (
     positive,
     text,
     whole_between,
-)
-from golem_forge.config.store_block import (
-    STORE_KEYS,
-    StoreSettings,
-    WorkspaceSettings,
-    effective_store,
-    effective_workspace,
-    restrict_untrusted_block,
-    restrict_untrusted_notify,
-    restrict_untrusted_store,
 )
 from golem_forge.config.yaml_file import is_override, parse_yaml, read_bytes, with_overrides
 from golem_forge.core.changes import UndoSettings

@@ -27,7 +27,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from golem_forge.config.sandbox_block import variable_holding, whole_number
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     VERDICT_CHECK,
     Check,
     ConfigLayer,

@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from golem_forge.config.mcp_spec import normalise_target
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     INVALID,
     VERDICT_CHECK,
     Check,

@@ -31,7 +31,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from golem_forge.config.sandbox_block import whole_number
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     INVALID,
     Check,
     ConfigLayer,

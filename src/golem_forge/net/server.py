@@ -19,7 +19,7 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from golem_forge.net.request_guard import ASGIApp, Headers
+from golem_forge.net.server_guard import ASGIApp, Headers
 
 CHECK_SECONDS: Final = 10.0
 KEEP_ALIVE_SECONDS: Final = 120

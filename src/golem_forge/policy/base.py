@@ -18,7 +18,7 @@ from copy import deepcopy
 from time import monotonic
 from typing import Any, Final
 
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Status, Verdict, VerdictSource
 from golem_forge.core.errors import BlockedError, ForgeError, error_name
 from golem_forge.core.lazy_dataclass import dataclass, field

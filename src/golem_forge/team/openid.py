@@ -30,7 +30,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from golem_forge.config.store_block import SignInSettings
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import one_line
-from golem_forge.net.request_guard import is_loopback
+from golem_forge.net.server_guard import is_loopback
 from golem_forge.team.accounts import SignedIn
 from golem_forge.team.database import TeamError
 

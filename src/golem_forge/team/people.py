@@ -25,7 +25,7 @@ from golem_forge.core.decisions import ChoiceEnum
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line
-from golem_forge.net.request_guard import secret_hash
+from golem_forge.net.server_guard import secret_hash
 from golem_forge.team.audit import NOBODY, Actor, AuditHead, AuditRecord
 from golem_forge.team.database import Database, StoreUnavailable, TeamError
 from golem_forge.team.projects import Project, no_project

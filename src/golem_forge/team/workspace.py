@@ -31,7 +31,7 @@ from golem_forge.core.errors import ConfigError, ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name, nearest_hint
-from golem_forge.net.request_guard import is_loopback
+from golem_forge.net.server_guard import is_loopback
 from golem_forge.sandbox.git import command
 from golem_forge.sandbox.git.command import GitLimits, GitRun
 from golem_forge.sandbox.git.directory import is_object_id, is_ref_name

@@ -9,7 +9,7 @@ from golem_forge.agent.files.toolset_blocks import approval_of, native_names, wo
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import WorkerProblems, parse_worker
 from golem_forge.agent.session import open_session
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError
 

@@ -17,7 +17,7 @@ from tests.tables import table
 from golem_forge.core.errors import ForgeError
 from golem_forge.mcp.server import http
 from golem_forge.mcp.server.http import HttpOptions, parse_address
-from golem_forge.net.request_guard import check_bind
+from golem_forge.net.server_guard import check_bind
 
 from .conftest import Served, Serving
 

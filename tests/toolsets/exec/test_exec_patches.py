@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.toolsets.edit import create_apply_patch_tool

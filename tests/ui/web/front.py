@@ -20,7 +20,7 @@ from unittest import mock
 
 from tests.ui.web.stranger import Answer, request, sent
 
-from golem_forge.net.request_guard import AllowedHosts
+from golem_forge.net.server_guard import AllowedHosts
 from golem_forge.storage.home import ForgeHome
 from golem_forge.ui.web import app
 from golem_forge.ui.web.api import ApiModel

@@ -11,7 +11,7 @@ from tests.deadlines import PATIENCE
 from tests.ui.web.front import HANDSHAKE, SOCKET, Front, front
 from tests.ui.web.stranger import Answer, request, sent
 
-from golem_forge.net import request_guard
+from golem_forge.net import server_guard
 from golem_forge.ui.web.listen import ListenAddress
 
 CSP = (
@@ -243,7 +243,7 @@ class TestBodies:
 
     @pytest.mark.parametrize("path", ["/api/login", "/api/thing"])
     async def test_one_that_does_not_arrive(self, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(request_guard, "BODY_SECONDS", 0.1)
+        monkeypatch.setattr(server_guard, "BODY_SECONDS", 0.1)
         async with front() as served:
             own = {"Origin": served.address, "Cookie": served.cookie, "Content_Type": "application/json"}
             answer = await served.ask(path, method="POST", Content_Length="50", **own)

@@ -40,7 +40,7 @@ from golem_forge.agent.session_plan import BUILT_IN_WORKER, DEFAULT_WORKER, sand
 from golem_forge.agent.trust import module_files
 from golem_forge.config.program import Program
 from golem_forge.config.run_block import MAIN_WORKER
-from golem_forge.config.schema import dotted_path
+from golem_forge.config.validation import dotted_path
 from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.errors import ConfigError

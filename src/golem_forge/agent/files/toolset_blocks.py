@@ -24,7 +24,7 @@ from golem_forge.agent.files.worker import (
 )
 from golem_forge.agent.tool_inventory import TOOLSETS
 from golem_forge.config.program import Program
-from golem_forge.config.schema import ConfigProblems, dotted_path
+from golem_forge.config.validation import ConfigProblems, dotted_path
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.decisions import strictest
 from golem_forge.core.errors import ConfigError

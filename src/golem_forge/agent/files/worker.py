@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from golem_forge.config.run_block import BudgetLimits, GenerationSettings, approval_settings
-from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, flag, list_of, text, value_that
+from golem_forge.config.validation import Check, ConfigProblems, MappingSchema, flag, list_of, text, value_that
 from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.decisions import Verdict
 from golem_forge.core.lazy_dataclass import dataclass, field

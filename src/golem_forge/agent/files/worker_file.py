@@ -43,7 +43,7 @@ from golem_forge.config.run_block import (
     model_choice,
 )
 from golem_forge.config.sandbox_block import EXIT_FLAGS, ZONE_APPROVAL, refuse_exits, whole_number, zone_verdict
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     ConfigProblems,
     MappingSchema,
     changed_fields,

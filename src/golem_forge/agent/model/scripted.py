@@ -46,8 +46,8 @@ from golem_forge.agent.model.interface import (
     UserMessage,
     requested_calls,
 )
-from golem_forge.config import schema
-from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, one_of, refuse
+from golem_forge.config import validation
+from golem_forge.config.validation import ConfigProblems, MappingSchema, list_of, map_of, one_of, refuse
 from golem_forge.config.yaml_file import YamlPath, parse_yaml, read_bytes
 from golem_forge.core.calls import MediaPart
 from golem_forge.core.errors import ConfigError
@@ -181,7 +181,7 @@ def open_script(name: str, *, root: Path, worker: str, confined: bool = False) -
     data = read_inside(root, root / name, name) if confined else read_bytes(root / name, name)
     file = parse_yaml(data, name)
     problems = ConfigProblems(file)
-    script = schema.check(_SCRIPT, file, problems)
+    script = validation.check(_SCRIPT, file, problems)
     if ("turns" in file.value) == ("workers" in file.value):
         problems.add((), "a script has either `turns` or `workers`")
     problems.raise_if_any()
@@ -250,7 +250,7 @@ def _text_of(message: Message) -> str:
     return message.text
 
 
-def _whole(least: int) -> schema.Check:
+def _whole(least: int) -> validation.Check:
     def check(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
         usable = isinstance(value, int) and not isinstance(value, bool) and value >= least
         return value if usable else refuse(problems, path, value, f"a whole number, at least {least}")
@@ -270,7 +270,7 @@ def _file_name(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 def _words(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
     if isinstance(value, list):
-        return list_of(schema.text)(value, path, problems)
+        return list_of(validation.text)(value, path, problems)
     return [value] if isinstance(value, str) and value else refuse(problems, path, value, "a text or a list of texts")
 
 
@@ -281,10 +281,10 @@ def _arguments(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 _TURN: Final = MappingSchema(
     {
-        "say": schema.text,
-        "think": schema.text,
+        "say": validation.text,
+        "think": validation.text,
         "calls": list_of(
-            MappingSchema({"tool": schema.text, "args": _arguments, "id": schema.text}, required=("tool",))
+            MappingSchema({"tool": validation.text, "args": _arguments, "id": validation.text}, required=("tool",))
         ),
         "expect": _words,
         "chunks": _whole(1),
@@ -301,6 +301,6 @@ _SCRIPT: Final = MappingSchema(
         "workers": map_of(list_of(_TURN)),
         "context_window": _whole(1),
         "max_output_tokens": _whole(1),
-        "native_calls": schema.flag,
+        "native_calls": validation.flag,
     }
 )

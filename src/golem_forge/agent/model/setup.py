@@ -43,7 +43,7 @@ from golem_forge.agent.model.selection import (
 )
 from golem_forge.config.program import load_program
 from golem_forge.config.run_block import ProviderSettings, base_url
-from golem_forge.config.schema import ConfigProblems
+from golem_forge.config.validation import ConfigProblems
 from golem_forge.config.yaml_edit import put_entry, read_existing, replace_existing, set_text
 from golem_forge.config.yaml_file import YamlFile, parse_yaml
 from golem_forge.core.errors import ConfigError, missing_library

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from golem_forge.agent.modules.exports import ExportError, exported_tools, import_file, load_failure
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Verdict, strictest
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.json import sha256_hex

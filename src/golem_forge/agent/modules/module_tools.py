@@ -31,7 +31,7 @@ from golem_forge.agent.modules.host import HostPool, HostStart, ModuleRefused, h
 from golem_forge.agent.modules.protocol import zones_to_wire
 from golem_forge.agent.trust import import_folders, scan_module
 from golem_forge.config.program import Program
-from golem_forge.config.schema import dotted_path
+from golem_forge.config.validation import dotted_path
 from golem_forge.config.yaml_file import YamlPath
 from golem_forge.core.errors import ConfigError, ForgeError, ToolFailed
 from golem_forge.core.json import as_json, digest

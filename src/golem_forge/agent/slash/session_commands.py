@@ -49,7 +49,7 @@ from golem_forge.config.run_block import (
     ApprovalMode,
     GenerationSettings,
 )
-from golem_forge.config.schema import ConfigProblems, check
+from golem_forge.config.validation import ConfigProblems, check
 from golem_forge.config.yaml_file import YamlFile, with_overrides
 from golem_forge.core.calls import Caller, ToolCall
 from golem_forge.core.changes import ChangeSelection, ChangeSet

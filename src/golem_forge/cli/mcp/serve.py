@@ -37,7 +37,7 @@ from golem_forge.mcp import need_sdk
 from golem_forge.mcp.client.resources import ServerAccess
 from golem_forge.mcp.server.host import ClientApproval, ClientFacts, OnceApproval, Progress, ServedCalls, ServedOffers
 from golem_forge.mcp.server.tokens import TokenStore
-from golem_forge.net.request_guard import check_bind
+from golem_forge.net.server_guard import check_bind
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.storage.home import forge_home, stamp_from_stat

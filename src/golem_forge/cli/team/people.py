@@ -17,7 +17,7 @@ from typing import Any, Final
 from golem_forge.cli.command import USAGE, fail, print_json, read_args
 from golem_forge.cli.team import account_name, fail_with, open_store, own_store
 from golem_forge.config.program import program_root
-from golem_forge.config.schema import time_span
+from golem_forge.config.validation import time_span
 from golem_forge.core.text import columns, one_line
 from golem_forge.storage.home import forge_home
 from golem_forge.team.accounts import rule_in_words

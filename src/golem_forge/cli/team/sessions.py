@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from golem_forge.cli.command import declare, fail, parser, print_json, read_args
 from golem_forge.cli.team import ID_SHOWN, open_store
-from golem_forge.config.schema import time_span
+from golem_forge.config.validation import time_span
 from golem_forge.core.decisions import Risk
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.text import columns, one_line, shorten, shorten_prose

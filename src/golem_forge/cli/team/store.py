@@ -23,8 +23,8 @@ from golem_forge.cli.team import (
     program_settings,
     store_settings,
 )
-from golem_forge.config.schema import time_span
 from golem_forge.config.store_block import NotifyHook, StoreSettings
+from golem_forge.config.validation import time_span
 from golem_forge.core.errors import ConfigError
 from golem_forge.core.text import columns, one_line
 from golem_forge.storage.home import forge_home

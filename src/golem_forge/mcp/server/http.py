@@ -29,7 +29,8 @@ from golem_forge.mcp.server.host import ServingHost
 from golem_forge.mcp.server.sdk import AccessToken, AuthenticatedUser, CORSMiddleware, PlainTextResponse, anyio
 from golem_forge.mcp.server.service import Service
 from golem_forge.mcp.server.tokens import ClientToken, TokenStore
-from golem_forge.net.request_guard import (
+from golem_forge.net.server import QuietConfig, QuietServer
+from golem_forge.net.server_guard import (
     AllowedHosts,
     ASGIApp,
     Message,
@@ -42,7 +43,6 @@ from golem_forge.net.request_guard import (
     own_host,
     url_host,
 )
-from golem_forge.net.server import QuietConfig, QuietServer
 
 MOST_SESSIONS: Final = 64
 SHARES: Final = 16

@@ -18,7 +18,7 @@ from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import nearest_hint
 from golem_forge.events.serialization import iso_now
-from golem_forge.net.request_guard import find_hash, secret_hash
+from golem_forge.net.server_guard import find_hash, secret_hash
 from golem_forge.storage.home import JSON_FILE_ERRORS, ForgeHome, JsonFile
 
 PREFIX: Final = "forge_mcp_"

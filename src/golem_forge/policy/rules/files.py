@@ -23,7 +23,7 @@ from typing import Any, Final, Protocol
 from golem_forge._version import __version__
 from golem_forge.config.program import PROJECT_RULES
 from golem_forge.config.run_block import ApprovalMode
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.config.yaml_file import YamlFile, parse_yaml, read_bytes
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.core.errors import ConfigError, ForgeError

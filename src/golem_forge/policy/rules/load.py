@@ -21,7 +21,7 @@ from math import prod
 from typing import Any, Final
 
 from golem_forge.config.run_block import ApprovalMode
-from golem_forge.config.schema import (
+from golem_forge.config.validation import (
     INVALID,
     Check,
     ConfigProblems,

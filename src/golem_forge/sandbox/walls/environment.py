@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.sandbox_block import PROJECT_SECRETS, VARIABLE_NAME
 from golem_forge.config.sandbox_block import variable_problem as variable_problem
-from golem_forge.config.schema import ConfigProblems, MappingSchema, list_of, map_of, refuse
+from golem_forge.config.validation import ConfigProblems, MappingSchema, list_of, map_of, refuse
 from golem_forge.config.yaml_file import YamlFile, YamlPath
 from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.core.lazy_dataclass import dataclass, field

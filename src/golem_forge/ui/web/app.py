@@ -33,8 +33,8 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.text import escape_control_chars
 from golem_forge.net import server
-from golem_forge.net.request_guard import AllowedHosts, ASGIApp, RateLimit, bind_socket
 from golem_forge.net.server import QuietConfig, QuietServer
+from golem_forge.net.server_guard import AllowedHosts, ASGIApp, RateLimit, bind_socket
 from golem_forge.ui.web.api import ApiProblem
 from golem_forge.ui.web.api.openapi import all_operations
 from golem_forge.ui.web.api.operation import Operation

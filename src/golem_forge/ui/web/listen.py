@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass
-from golem_forge.net.request_guard import AllowedHosts, check_bind, has_port, is_host, is_loopback, url_host
+from golem_forge.net.server_guard import AllowedHosts, check_bind, has_port, is_host, is_loopback, url_host
 from golem_forge.storage.home import DIRECTORY_FLAGS, ForgeHome
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.net.request_guard import (
+from golem_forge.net.server_guard import (
     AllowedHosts,
     ASGIApp,
     Headers,

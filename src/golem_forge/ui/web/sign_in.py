@@ -27,7 +27,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from golem_forge.core.lazy_dataclass import dataclass, field
-from golem_forge.net.request_guard import has_port, header_values, is_loopback, secret_hash
+from golem_forge.net.server_guard import has_port, header_values, is_loopback, secret_hash
 from golem_forge.team.accounts import SIGN_IN_DOOR
 from golem_forge.team.audit import LOG_IN
 from golem_forge.team.database import StoreUnavailable, TeamError

@@ -35,7 +35,7 @@ from golem_forge.config.program import program_root
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line, shorten
-from golem_forge.net.request_guard import Message, Receive, Scope, Send, header_values, secret_hash
+from golem_forge.net.server_guard import Message, Receive, Scope, Send, header_values, secret_hash
 from golem_forge.storage.home import (
     JSON_FILE_ERRORS,
     ForgeHome,

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from golem_forge.config.mcp_spec import split_port
 from golem_forge.config.sandbox_block import variable_problem
-from golem_forge.config.schema import Check, ConfigProblems, MappingSchema, check_keys, dotted_path, flag
+from golem_forge.config.validation import Check, ConfigProblems, MappingSchema, check_keys, dotted_path, flag
 from golem_forge.config.yaml_file import (
     LONGEST_STRICT_KEY,
     MAX_DEPTH,

@@ -25,7 +25,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from golem_forge.config.schema import Check, MappingSchema, changed_fields, flag
+from golem_forge.config.validation import Check, MappingSchema, changed_fields, flag
 from golem_forge.config.yaml_edit import compose, find_pair, find_value
 from golem_forge.config.yaml_file import YamlFile, YamlPath, is_no_text
 from golem_forge.core.regex import regex

@@ -20,7 +20,7 @@ from pydantic import Field
 from golem_forge._version import __version__
 from golem_forge.agent.session_state import known_secrets
 from golem_forge.core.lazy_dataclass import replace
-from golem_forge.net.request_guard import AllowedHosts
+from golem_forge.net.server_guard import AllowedHosts
 from golem_forge.team.changes import MOST_SENT, changes_to_json
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.people import PersonStore, find_person, token_hash

@@ -8,7 +8,7 @@ import pytest
 from tests.tables import table
 
 from golem_forge.core.errors import ForgeError
-from golem_forge.net.request_guard import AllowedHosts, bind_socket, is_host, is_loopback, url_host
+from golem_forge.net.server_guard import AllowedHosts, bind_socket, is_host, is_loopback, url_host
 
 
 def test_names_of_this_server() -> None:
