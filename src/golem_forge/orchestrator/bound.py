@@ -1,4 +1,4 @@
-"""present: from what a tool returned to what its caller gets. Checked, redacted, bounded; refuses with
+"""bound: from what a tool returned to what its caller gets. Checked, redacted, bounded; refuses with
 `execution_failed`.
 
 Takes the raw value of a run (or how it was aborted), gives the Outcome. It contains no secret and no host path.
@@ -348,7 +348,7 @@ def refuse_unfinished(name: str, value: Any) -> None:
         raise ToolFailed(f"tool '{name}' returned a future; await it and return its value")
 
 
-class Presenter:
+class BoundStage:
     def __init__(self, redactor: Redactor, outputs: OutputStore, worker: str, sandbox: Sandbox | None) -> None:
         self._redactor = redactor
         self._outputs = outputs
@@ -363,7 +363,7 @@ class Presenter:
         if tool.output is not None:
             value = tool.output.check(tool.name, value)
         given = to_result(value)
-        result, handle = self._presentable(given)
+        result, handle = self._bounded(given)
         outcome = state.outcome(Status.SUCCESS, result=result)
         if state.keeps_whole and result is not given:
             outcome.whole = redact_result(given, self._redactor)
@@ -408,7 +408,7 @@ class Presenter:
         if handle or finished.bounded:
             result = redact_result(finished.result, self._redactor)
         else:
-            result, handle = self._presentable(finished.result)
+            result, handle = self._bounded(finished.result)
         error = self.safe(finished.error) if finished.error else ""
         if not error and finished.status is not Status.SUCCESS:
             error = result.text
@@ -427,7 +427,7 @@ class Presenter:
             outcome.truncated, outcome.output_handle = True, handle
         return outcome
 
-    def _presentable(self, result: ToolResult) -> tuple[ToolResult, str]:
+    def _bounded(self, result: ToolResult) -> tuple[ToolResult, str]:
         """Redacts and shortens a result. Most results are short plain text with nothing to redact and take a quick
         path.
         """

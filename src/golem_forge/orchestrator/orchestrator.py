@@ -24,7 +24,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
-from golem_forge.orchestrator.bound import OutputStore, Presenter, learn_typed_secrets
+from golem_forge.orchestrator.bound import OutputStore, BoundStage, learn_typed_secrets
 from golem_forge.orchestrator.call_state import CallScope, CallState
 from golem_forge.orchestrator.contexts import ToolContexts
 from golem_forge.orchestrator.gate import OpenCalls
@@ -96,8 +96,8 @@ class Orchestrator:
         self.resolve_stage = ResolveStage(scope.catalog, redirect_sources, self._gate, self.open_calls)
         self._plan_stage = PlanStage(scope, self.judge, self.hooks, self._contexts, self.resolve_stage, self.open_calls)
         self._approval_stage = ApprovalStage(scope, approval, self.judge, self.hooks, self._plan_stage)
-        self._present = Presenter(services.redactor, self.outputs, scope.worker, scope.sandbox)
-        self._run_stage = RunStage(self.changes, self.hooks, self._present)
+        self._bound = BoundStage(services.redactor, self.outputs, scope.worker, scope.sandbox)
+        self._run_stage = RunStage(self.changes, self.hooks, self._bound)
 
     @property
     def sandbox(self) -> Sandbox | None:
@@ -153,9 +153,9 @@ class Orchestrator:
                 cancelled = error
                 outcome = state.outcome(Status.INTERRUPTED, error="The caller was cancelled.")
             else:
-                outcome = self._present.failed(state, error)
+                outcome = self._bound.failed(state, error)
         except BaseException as error:
-            outcome = self._present.failed(state, error)
+            outcome = self._bound.failed(state, error)
         finally:
             state.ended = True
             if state.ctx is not None:

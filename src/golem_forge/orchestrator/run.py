@@ -16,7 +16,7 @@ from types import CoroutineType, FunctionType, MethodType
 from typing import Any
 
 from golem_forge.core.calls import Outcome
-from golem_forge.orchestrator.bound import Presenter
+from golem_forge.orchestrator.bound import BoundStage
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.limits import CallAborted, CallLimits, run_with_limits, wait_with_signal
@@ -25,10 +25,10 @@ from golem_forge.tools.threads import run_in_thread
 
 
 class RunStage:
-    def __init__(self, changes: ChangeRecorder, hooks: CallHooks, presenter: Presenter) -> None:
+    def __init__(self, changes: ChangeRecorder, hooks: CallHooks, bound: BoundStage) -> None:
         self._changes = changes
         self._hooks = hooks
-        self._present = presenter
+        self._bound = bound
 
     async def run(self, state: CallState) -> Outcome:
         hooks = bool(self._hooks.after(state))
@@ -43,16 +43,16 @@ class RunStage:
         finally:
             if recording is not None:
                 await self._changes.end(recording)
-        return self._present.ran(state, value)
+        return self._bound.ran(state, value)
 
     async def _run_with_hooks(self, state: CallState) -> Outcome:
         try:
-            outcome = self._present.ran(state, await enter_tool(state))
+            outcome = self._bound.ran(state, await enter_tool(state))
         except BaseException as error:
             task = asyncio.current_task()
             if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
                 raise
-            outcome = self._present.failed(state, error)
+            outcome = self._bound.failed(state, error)
         with contextlib.suppress(CallAborted):  # an interrupt ends the hooks; the call has run
             await wait_with_signal(self._hooks.run_after(state, outcome, self._changes), state.signal)
         return outcome
