@@ -164,6 +164,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
+def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An `object_pairs_hook`: two readers of an object that names a key twice may take different values."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return found
+
+
 def compact_json(data: Any) -> str:
     """JSON text without blanks, for pure JSON data."""
     return _encode(data)

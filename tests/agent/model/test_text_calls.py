@@ -85,6 +85,7 @@ def test_an_answer_that_is_nothing_but_calls(text: str, found: list[Any]) -> Non
         "{}",
         "```json\n```",
         '{"name": "read", "arguments": {"path": NaN}}',
+        '{"name": "read", "arguments": {"path": "a", "path": "b"}}',
         '{"name": "read", "arguments": {"path": "a.p',
         "[" * 100_000,
         '{"name": "read", "arguments": ' * 50_000,

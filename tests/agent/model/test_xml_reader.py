@@ -356,6 +356,8 @@ def test_types_come_from_the_schema_never_from_the_look() -> None:
         ("{not json", "write: arguments are neither elements nor JSON: "),
         ("[1]", "write: arguments must be a JSON object, got array"),
         ("[" * 100_000, "write: arguments are JSON that cannot be read"),
+        ('{"path": "a", "path": "b"}', "write: arguments are JSON that cannot be read: a key twice"),
+        ('{"options": {"a": 1, "a": 2}}', "write: arguments are JSON that cannot be read: a key twice"),
     ],
 )
 def test_what_does_not_fit_is_told_by_field(arguments: str, problem: str) -> None:

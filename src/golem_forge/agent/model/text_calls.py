@@ -52,7 +52,7 @@ from golem_forge.agent.model.selection import OWN_SERVERS
 from golem_forge.agent.model.xml_reader import RESULT_TAG, SERVER_SEPARATOR, XmlReader
 from golem_forge.agent.model.xml_scanner import BLANKS, ELEMENT_NAME
 from golem_forge.core.ids import new_id
-from golem_forge.core.json import NotJson, as_json, compact_json
+from golem_forge.core.json import NotJson, as_json, compact_json, unique_members
 from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.regex import regex
 from golem_forge.tools.schema import alternatives, resolve_schema
@@ -144,7 +144,7 @@ def _segment(text: str) -> tuple[list[tuple[str, Any]], str]:
 
 
 def _json_value(text: str) -> tuple[Any, str]:
-    value, end = json.JSONDecoder(parse_constant=_refuse).raw_decode(text)
+    value, end = json.JSONDecoder(object_pairs_hook=unique_members, parse_constant=_refuse).raw_decode(text)
     return value, text[end:]
 
 
@@ -489,7 +489,7 @@ def write_call(name: str, args: Any, schema: Mapping[str, Any]) -> str:
     """`args`: a mapping, or JSON text; text that is no JSON object is written as it is."""
     if isinstance(args, str):
         try:
-            args = json.loads(args)
+            args = json.loads(args, object_pairs_hook=unique_members)
         except (ValueError, RecursionError):
             return _call_element(name, cdata(args))
     if isinstance(args, Mapping) and (inner := _members(args)) is not None:

@@ -29,6 +29,7 @@ from golem_forge.agent.model.xml_scanner import (
     shorten_problem,
 )
 from golem_forge.core.ids import new_id
+from golem_forge.core.json import unique_members
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip
@@ -278,12 +279,12 @@ def read_arguments(element: Element | None, schema: Mapping[str, Any]) -> dict[s
     if element.children or not element.text():
         return _TypedReader(dict(schema)).members(element, dict(schema), ())
     try:
-        value = json.loads(element.text())
+        value = json.loads(element.text(), object_pairs_hook=unique_members)
     except json.JSONDecodeError as error:
         raise ArgumentMismatch((), f"arguments are neither elements nor JSON: {error}") from None
     except (ValueError, RecursionError):
         raise ArgumentMismatch(
-            (), "arguments are JSON that cannot be read: nested too deep, or a number too long"
+            (), "arguments are JSON that cannot be read: a key twice, nested too deep, or a number too long"
         ) from None
     if not isinstance(value, dict):
         raise ArgumentMismatch((), f"arguments must be a JSON object, got {type_name(value)}")
@@ -446,6 +447,6 @@ class _TypedReader:
 
 def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=unique_members)
     except (ValueError, RecursionError):
         return _ABSENT
