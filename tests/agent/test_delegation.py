@@ -226,6 +226,15 @@ async def test_a_failed_child_is_a_failed_call(play: Play, tmp_path: Path) -> No
     assert status == "execution_failed" and "Maximum iterations (1) exceeded" in text
 
 
+async def test_references_in_a_typed_input_mean_its_own_parts(play: Play, tmp_path: Path) -> None:
+    typed = "input_schema: {$defs: {n: {type: integer}}, properties: {n: {$ref: '#/$defs/n'}, in: {$ref: '#'}}}\n"
+    folder = program(tmp_path / "p", main=may_call("helper"), helper=f"{typed}{ZONE}")
+    wanted = [("helper", {"input": {"in": {"n": number}}}) for number in (1, "many")]
+    played = await play(cast(main=[calls(*wanted), "ok"], helper=["done"]), run="go", worker="main", directory=folder)
+    (good, wrong) = played.script.results()
+    assert good[0] == "success" and wrong[0] == "input_invalid" and "input.in.n" in wrong[1], (good, wrong)
+
+
 async def test_typed_input_is_checked_before_the_child_starts(play: Play, tmp_path: Path) -> None:
     typed = "input_schema: {type: object, properties: {n: {type: integer}}, required: [n]}\n"
     folder = program(tmp_path / "p", main=may_call("helper"), helper=f"{typed}{ZONE}")

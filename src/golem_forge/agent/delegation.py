@@ -86,7 +86,7 @@ def _digest(worker: Worker) -> str:
 
 
 def _schema(worker: Worker) -> dict[str, Any]:
-    typed = dict(worker.input_schema) if worker.input_schema else {"type": "string"}
+    typed = _below_input(dict(worker.input_schema)) if worker.input_schema else {"type": "string"}
     typed.setdefault("description", f"What '{worker.name}' is to do or work on.")
     return {
         "type": "object",
@@ -102,6 +102,19 @@ def _schema(worker: Worker) -> dict[str, Any]:
         "required": ["input"],
         "additionalProperties": False,
     }
+
+
+def _below_input(part: Any) -> Any:
+    """A schema as it stands in that of the tool: pointers of `$ref` begin at the root of the whole."""
+    if isinstance(part, list):
+        return [_below_input(each) for each in part]
+    if not isinstance(part, dict) or "$id" in part:  # in a schema with an address of its own they begin there
+        return part
+    moved = {key: _below_input(value) for key, value in part.items()}
+    reference = part.get("$ref")
+    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+        moved["$ref"] = f"#/properties/input{reference[1:]}"
+    return moved
 
 
 def _plan(
