@@ -350,6 +350,21 @@ def test_sessions_are_listed_resumed_and_belong_to_their_directory(program: Any,
         assert editor.request("session/list")["sessions"] == []
 
 
+def test_a_session_is_loaded_with_the_directory_that_the_list_names(program: Any) -> None:
+    """Its zone may be a directory further down."""
+    zones = "sandbox: {zones: {workspace: {path: src, mode: rw}}}\n"
+    program.write(**{"forge.yaml": FILES["forge.yaml"] + zones, "src/b.txt": ""})
+    with Editor(program) as editor:
+        session = editor.request("session/new", cwd=str(program.root / "src"), mcpServers=[])["sessionId"]
+        editor.prompt(session, "hello")
+        editor.request("session/close", sessionId=session)
+        [listed] = editor.request("session/list")["sessions"]
+        loaded = editor.request("session/load", sessionId=session, cwd=listed["cwd"], mcpServers=[])
+        assert "modes" in loaded, loaded
+        refused = editor.request("session/new", cwd=listed["cwd"], mcpServers=[])
+        assert "outside of every zone" in refused["error"]["message"]
+
+
 def test_a_loaded_session_is_told_as_it_was_live(editor: Editor) -> None:
     """The same titles, and the thoughts before the words."""
     session = editor.new()

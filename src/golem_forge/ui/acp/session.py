@@ -121,7 +121,8 @@ class EditorSession:
         try:
             await runtime.initialize()
             for directory in directories:
-                self._check_directory(directory)
+                if runtime.resumed is None or directory != self.root:  # `session/list` names the root
+                    self._check_directory(directory)
             self._models = await run_in_thread(lambda: known_models(runtime))  # looks for keys, which may take a moment
             self._title = await run_in_thread(self._recorded_title) if runtime.resumed is not None else ""
         except BaseException:
