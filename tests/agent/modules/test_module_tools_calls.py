@@ -157,6 +157,7 @@ async def test_w13_a_value_that_is_not_what_was_promised_is_a_failure_naming_the
         "tools.py",
         """
         from decimal import Decimal
+        from typing import Iterator
         from pydantic import BaseModel, Field
         from golem_forge import Tool, ToolResult
 
@@ -165,6 +166,13 @@ async def test_w13_a_value_that_is_not_what_was_promised_is_a_failure_naming_the
 
         def odd():
             return object()
+
+        def endless():
+            while True:
+                yield 1
+
+        def lines() -> Iterator[str]:
+            return iter("ab")
 
         def nan() -> float:
             return float("nan")
@@ -186,8 +194,9 @@ async def test_w13_a_value_that_is_not_what_was_promised_is_a_failure_naming_the
             return "x" * (17 << 20)
         """,
     )
-    path = await place.opened("numbers", "odd", "nan", "price", "items", "rich", "huge")
-    for name, where in [("numbers", "$[0]"), ("odd", "$"), ("nan", "$"), ("items", "$.items[0]")]:
+    wrong = {"numbers": "$[0]", "odd": "$", "endless": "$", "lines": "$", "nan": "$", "items": "$.items[0]"}
+    path = await place.opened(*wrong, "price", "rich", "huge")
+    for name, where in wrong.items():
         outcome = await call(path, name)
         assert outcome.status is Status.EXECUTION_FAILED
         assert outcome.error.startswith(f"tool '{name}' returned an invalid value at {where}: "), outcome.error

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from itertools import count
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -129,8 +129,8 @@ class HostLoop:
         try:
             if isinstance(value, ToolResult):
                 return {"result": as_json(to_mcp(value))}
-            dump = getattr(tool.output, "dump", _require_json)
-            return {"value": as_json(dump(value))}
+            dump = getattr(tool.output, "dump", None)
+            return {"value": as_json(_require_json(value if dump is None else dump(value)))}
         except NotJson as error:
             text = f"tool {tool.name!r} returned an invalid value at $: {error}"
             raise ToolFailed(text, code="OUTPUT_INVALID") from None
@@ -223,7 +223,17 @@ def _require_json(value: Any) -> Any:
     from pydantic_core import PydanticSerializationError, to_jsonable_python
 
     try:
+        if _holds_iterator(value):  # pydantic would read it, to an end that it may not have
+            raise NotJson("an iterator; return a list")
         to_jsonable_python(value)
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         raise NotJson(str(error).splitlines()[0]) from None
     return value
+
+
+def _holds_iterator(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(map(_holds_iterator, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_iterator, value))
+    return isinstance(value, (Iterator, AsyncIterator))
