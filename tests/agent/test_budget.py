@@ -37,6 +37,13 @@ def test_requests_calls_and_money() -> None:
         budget.take_call()
 
 
+def test_a_small_amount_of_money_is_told_whole() -> None:
+    budget = Budget(BudgetLimits(max_cost_usd=0.00002))
+    budget.spend_request(TokenUsage(input=10), 0.0000123)
+    with pytest.raises(BudgetExceeded, match=r"max_cost_usd 0\.00002 \(used 0\.0000123\)"):
+        budget.check_request(10, 0, Price(input=1, output=1))
+
+
 def test_no_limits_refuse_nothing() -> None:
     budget = Budget()
     budget.check_request(10**9, 10**9)

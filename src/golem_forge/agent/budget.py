@@ -280,8 +280,10 @@ def worst_cost(estimated_input: int, max_output: int, price: Price | None) -> fl
 
 
 def _number(value: float) -> str:
-    """`20000`, `0.5`, `0.0123`: as a person would have written it."""
-    return f"{value:.4f}".rstrip("0").rstrip(".")
+    """`20000`, `0.5`, `0.00002`: as a person would have written it."""
+    if value >= 1:
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    return format(Decimal(f"{value:.4g}"), "f")
 
 
 _TOKENS_PER_PRICE: Final = 1_000_000
