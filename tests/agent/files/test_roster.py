@@ -69,6 +69,9 @@ def test_entry_is_what_starts_W6(place: Place) -> None:
     assert place.problems() == ("forge.yaml:2: entry: worker 'gone.worker' not found: there is no gone.worker",)
     place.put("forge.yaml", "entry: othr.worker\n")
     assert place.problems()[0].endswith("there is no othr.worker; did you mean 'other.worker'?")
+    place.put("forge.yaml", "entry: workers/\n")
+    place.worker("workers/a.worker")
+    assert place.problems() == ("forge.yaml:1: entry: worker 'workers/' is a directory; name the worker file in it",)
 
 
 def test_names_are_looked_up_in_order(place: Place) -> None:

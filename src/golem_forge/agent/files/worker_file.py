@@ -169,6 +169,8 @@ def find_worker(reference: str, folder: Path, places: Sequence[Path], root: Path
         path = below_root(root, folder / reference)
         if path is None:
             raise ConfigError(f"worker '{reference}' lies outside the program")
+        if os.path.isdir(path):
+            raise ConfigError(f"worker '{reference}' is a directory; name the worker file in it")
         if not os.path.isfile(path):
             missing = f"{relative_name(root, path)}{nearest_file_hint(root, path)}"
             raise ConfigError(f"worker '{reference}' not found: there is no {missing}")
