@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.ui.change_data import change_set, edited, record
 
-from golem_forge.agent.model.scripted import FunctionScript
+from golem_forge import tool
+from golem_forge.agent.model.scripted import FunctionScript, Turn, TurnCall
 from golem_forge.agent.recorded_sessions import replay
 from golem_forge.agent.runtime import WorkerRuntime
 from golem_forge.core.calls import Outcome, ToolCall
@@ -144,6 +145,33 @@ async def test_it_is_refused_while_an_answer_is_on_its_way(tmp_path: Path) -> No
         await turn
         runtime.rewind(point)
         assert await runtime.rewind_points() == ()
+
+
+async def test_another_model_during_a_turn_takes_over_with_the_next_request(tmp_path: Path) -> None:
+    """Until the turn ends, nothing else changes the history that it answers."""
+    (tmp_path / "other.yaml").write_text("turns: [{expect: looked, say: from the other}]\n")
+    go, began = asyncio.Event(), asyncio.Event()
+
+    @tool(needs_approval=False)
+    async def look() -> str:
+        """Look."""
+        began.set()
+        await go.wait()
+        return "looked"
+
+    model = FunctionScript(lambda request: Turn(calls=(TurnCall(tool="look"),)))
+    runtime = WorkerRuntime(directory=tmp_path, model=model, tools=[look], default_mode="chat")
+    async with runtime:
+        heard = statuses(runtime)
+        turn = asyncio.ensure_future(runtime.turn("one"))
+        await began.wait()
+        for line in ("/model scripted:other.yaml", "/clear", "/compact", "/rewind 1"):
+            await runtime._commands.run(line)  # type: ignore[union-attr]
+        assert all("answer is on its way" in text for _, text in heard[1:]) and len(heard) == 4, heard
+        go.set()
+        assert (await turn).response == "from the other"
+        await runtime._commands.run("/clear")  # type: ignore[union-attr]
+        assert runtime.history.messages == []
 
 
 async def test_without_a_journal_turns_are_counted_from_the_history(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ class Dialogue:
     attachment: Callable[[str], bytes]
     next_model: Callable[[], Coroutine[Any, Any, AnsweringModel | None]] | None = field(default=None, repr=False)
     """Opens the one that answers when this one failed; None: there is none."""
+    chosen: AnsweringModel | None = None
+    """The one that a person chose while this one answers: it is used from the next request on."""
     context_used: int = 0
     """Input tokens of the last request, as the provider counted them."""
     last_text: str = ""
@@ -134,7 +136,13 @@ class Dialogue:
     """Ratio of the provider's token count to our estimate for the last request; at least 1."""
 
     async def next_response(self) -> AssistantMessage:
+        self.use_chosen()
         return await self._with_fallback(self._next_response)
+
+    def use_chosen(self) -> None:
+        if (chosen := self.chosen) is not None:
+            self.model, self.price, self.context_limit = chosen.model, chosen.price, chosen.context_limit
+            self.chosen = None
 
     async def _with_fallback(self, ask: Callable[[], Awaitable[_T]]) -> _T:
         """Asks; where all tries of the model failed, the next model of the worker's list is asked the same. It goes on
@@ -143,15 +151,15 @@ class Dialogue:
             try:
                 return await ask()
             except ModelError as error:
-                if self.next_model is None or error.code in (ANSWER_WITHHELD, RESPONSE_TOO_LARGE):
+                if error.code in (ANSWER_WITHHELD, RESPONSE_TOO_LARGE):
                     raise
-                following = await unless_interrupted(self.scope.signal, self.next_model())
-                if following is None:
+                if self.chosen is None and self.next_model is not None:
+                    self.chosen = await unless_interrupted(self.scope.signal, self.next_model())
+                if self.chosen is None:
                     raise
-                text = f"{error.message}; {following.model.name} answers instead"
+                text = f"{error.message}; {self.chosen.model.name} answers instead"
                 self.scope.emit("status", {"type": "warning", "message": text, "code": "MODEL_FALLBACK"})
-                self.model, self.price = following.model, following.price
-                self.context_limit = following.context_limit
+                self.use_chosen()
 
     async def _next_response(self) -> AssistantMessage:
         request = await self._fitting(self._request(self.history.messages))

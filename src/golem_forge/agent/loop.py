@@ -155,6 +155,7 @@ class Loop:
             return self._result(RunStatus.FAILED, error=f"the model failed ({error_name(error)})")
         finally:
             self.busy = False
+            dialogue.use_chosen()
             if deadline is not None:
                 deadline.cancel()
 

@@ -562,8 +562,7 @@ class WorkerRuntime:
         loop = await self._ready.workers.wait_for_model(self._active)
         if loop is None:
             raise ForgeError("There is no model to write the summary; /model NAME chooses one.")
-        if loop.busy:
-            raise ForgeError("An answer is on its way; wait for it, or stop it, then /compact again.")
+        self._check_idle("compact")
         try:
             done = await loop.dialogue.compact_now(wish)
         except RunInterrupted:
@@ -571,7 +570,13 @@ class WorkerRuntime:
         return (done.before, done.after) if done is not None else None
 
     def clear_history(self) -> None:
+        """Raises ForgeError while an answer is on its way: it would be the answer to nothing."""
+        self._check_idle("clear")
         self.history.clear()
+
+    def _check_idle(self, command: str) -> None:
+        if (loop := self._active.loop) is not None and loop.busy:
+            raise ForgeError(f"An answer is on its way; wait for it, or stop it, then /{command} again.")
 
     # ---- what was changed
 

@@ -95,7 +95,7 @@ class WorkerRun:
     pending_model: asyncio.Future[Model] | None = None
     """A model that is being opened while the person types; `WorkerManager.wait_for_model` waits for it."""
     models: list[Model] = field(default_factory=list)
-    """Every model opened for it, closed with it: a turn may still run on one that was switched away from."""
+    """Every model opened for it, closed with it: a request may still run on one that was switched away from."""
     meter: Meter = field(default_factory=Meter)
     modules: ModuleTools | None = None
     user_tools: UserTools | None = None
@@ -434,6 +434,10 @@ class WorkerManager:
             run.models.append(model)
         scope, worker = run.scope, run.worker
         answering = self._answering(run, model)
+        if run.loop is not None and run.loop.busy:
+            run.loop.dialogue.chosen = answering
+            run.emit_update("running")
+            return
         dialogue = Dialogue(
             scope=scope,
             model=model,
