@@ -30,7 +30,7 @@ def test_w33_an_answer_that_fits(text: str) -> None:
         ('{"items": [], "more": 1}', "$.more: unknown property"),
         ("[]", "$: expected object, got array"),
         ("The answer is 7.", "$: is not JSON: Expecting value: line 1 column 1 (char 0)"),
-        ('{"items": [NaN]}', "$: is not JSON: NaN is not JSON"),
+        ('{"items": [NaN]}', "$: is not JSON: NaN is not a JSON number"),
         ("", "$: is not JSON: Expecting value: line 1 column 1 (char 0)"),
         ("[" * 100_000, "$: is not JSON that can be read: nested too deep"),
         ('Here:\n```json\n{"items": [1]}\n```', "$: is not JSON: Expecting value: line 1 column 1 (char 0)"),

@@ -163,17 +163,11 @@ class Budget:
 
     # Calls
 
-    def check_call(self) -> None:
+    def take_call(self) -> None:
+        """Checks and spends at once: calls start side by side."""
         self.check_time()
         self._check("max_tool_calls", 1)
-
-    def spend_call(self) -> None:
         self._spend("max_tool_calls", 1)
-
-    def take_call(self) -> None:
-        """Both at once, for calls that start side by side."""
-        self.check_call()
-        self.spend_call()
 
     # Time
 
@@ -196,10 +190,6 @@ class Budget:
         """Returns for each limit the allowed amount (None: no limit) and the amount used."""
         standing: dict[str, tuple[float | None, float]] = {"max_seconds": (self._max_seconds, self._elapsed)}
         return standing | {kind: (self._limits.get(kind), self._used[kind]) for kind in _KINDS}
-
-    def used(self, kind: LimitKind) -> float:
-        """Returns what this worker and everything below it used."""
-        return self._used[kind]
 
     # How it is kept
 

@@ -237,7 +237,7 @@ async def compact(
     """
     if used <= limit * COMPACT_AT and not force:
         return None
-    messages = _change_old_results(history, keep, _without_media)
+    messages = _change_old_results(history, keep, lambda each: replace(each, media=()) if each.media else each)
     after = used - _saved_tokens(history, messages, count)
     if force or after > limit * COMPACT_AT:
         messages = _change_old_results(messages, keep, lambda each: _with_handle(each, keep_output))
@@ -272,11 +272,6 @@ def _change_old_results(
             if results != message.results:
                 messages[index] = replace(message, results=results)
     return messages
-
-
-def _without_media(result: CallResult) -> CallResult:
-    """Its text still names its media."""
-    return replace(result, media=()) if result.media else result
 
 
 def _with_handle(result: CallResult, keep_output: Callable[[str], str]) -> CallResult:

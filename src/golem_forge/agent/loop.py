@@ -43,7 +43,7 @@ from golem_forge.core.calls import Caller, Outcome, ToolCall
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ForgeError, error_name
 from golem_forge.core.json import sha256_hex, valid_unicode
-from golem_forge.core.lazy_dataclass import dataclass, field
+from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
 from golem_forge.orchestrator.bound import with_handles
@@ -82,21 +82,17 @@ class _RunEnded(Exception):
         self.message = message
 
 
-async def _do_nothing() -> None:
-    return None
-
-
 @dataclass(slots=True, kw_only=True)
 class Loop:
     dialogue: Dialogue
-    before_turn: Callable[[], Awaitable[None]] = field(default=_do_nothing)
+    before_turn: Callable[[], Awaitable[None]]
     """Looks at what may have changed since the last request (tool modules)."""
+    is_single: Callable[[], bool]
+    """Whether the answer ends the run; else a person reads it and can say more."""
     tool_calls: int = 0
     """Number of calls since the last input."""
     stopped: bool = False
     """Whether a person denied a call and ended the turn."""
-    is_single: Callable[[], bool] = field(default=bool)
-    """Whether the answer ends the run; else a person reads it and can say more."""
     failed_only: bool = True
     """Whether each call since the last input failed, or there was none; one that was refused is no failure."""
     busy: bool = False

@@ -26,7 +26,6 @@ files has refused it before.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,7 +39,7 @@ from golem_forge.config.mcp_spec import McpSettings
 from golem_forge.config.run_block import ApprovalMode
 from golem_forge.core.calls import Caller, Outcome
 from golem_forge.core.decisions import Status, Verdict
-from golem_forge.core.json import compact_json
+from golem_forge.core.json import compact_json, strict_json
 from golem_forge.core.lazy_dataclass import dataclass, field
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars_in_prose
@@ -394,7 +393,7 @@ class AnswerProblem:
 def check_answer(text: str, schema: Mapping[str, Any]) -> AnswerProblem | None:
     """Checks that the text is JSON (also inside a code fence) that fits the schema. Returns None if it does."""
     try:
-        value = json.loads(answer_json(text), parse_constant=_refuse_constant)
+        value = strict_json(answer_json(text))
     except RecursionError:
         return AnswerProblem("$", "is not JSON that can be read: nested too deep", schema)
     except ValueError as error:
@@ -431,7 +430,7 @@ def input_problem(text: str, schema: Mapping[str, Any]) -> str:
     if _first_problem(text, schema) is None:
         return ""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = strict_json(text)
     except RecursionError:
         return "input does not match input_schema: nested too deep"
     except ValueError as error:
@@ -446,10 +445,6 @@ def _first_problem(value: Any, schema: Mapping[str, Any]) -> AnswerProblem | Non
     for path, message in SchemaCheck(dict(schema)).problems(value, 1):
         return AnswerProblem(json_path(path), message, schema)
     return None
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")
 
 
 FILE_NAMES: Final = ("AGENTS.md", "CLAUDE.md")

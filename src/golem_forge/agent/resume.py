@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from golem_forge.agent.budget import Meter
 from golem_forge.agent.history import HISTORY_RECORDS, History, apply_record, complete_results
@@ -25,6 +25,7 @@ from golem_forge.agent.session_state import (
     KeptApproval,
     KeptApprovals,
     RunFacts,
+    SessionState,
     changed_files,
     read_facts,
     restore_approvals,
@@ -47,9 +48,6 @@ from golem_forge.events.journal import (
 )
 from golem_forge.events.journal_records import CallRecord, CallRecords, RecordedState, RecordJoiner, read
 from golem_forge.toolsets.plan import SessionPlans
-
-if TYPE_CHECKING:
-    from golem_forge.agent.session_state import SessionState
 
 SESSION_STOPPED: Final = "The session stopped before these finished; it was resumed."
 _LONGEST_RESULT: Final = 100_000

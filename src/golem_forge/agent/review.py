@@ -63,8 +63,7 @@ def make_reviewer(program: Program, home: ForgeHome) -> Reviewer | None:
     settings, four_eyes = program.approval.reviewer, program.approval.four_eyes
     if settings is None:
         return None
-    asked = ReviewingModel(settings, home) if settings.model else None
-    ask_model = asked.ask if asked is not None else None
+    ask_model = ReviewingModel(settings, home).ask if settings.model else None
     return Reviewer(settings, fence=fenced, ask_model=ask_model, four_eyes=four_eyes is not None)
 
 

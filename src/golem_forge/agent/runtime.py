@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from golem_forge.agent.attachments import ReceivedFile
-from golem_forge.agent.budget import Meter
+from golem_forge.agent.budget import Budget, Meter
 from golem_forge.agent.files.worker import Worker
 from golem_forge.agent.files.worker_file import checked_worker
 from golem_forge.agent.history import History, RewindPoint, rewind_points
@@ -79,7 +79,6 @@ from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.plan import SessionPlans, plan_as_task
 
 if TYPE_CHECKING:
-    from golem_forge.agent.budget import Budget
     from golem_forge.agent.mcp_servers import SessionServers
     from golem_forge.sandbox.sandbox import Sandbox
     from golem_forge.sandbox.walls.walls import Walls

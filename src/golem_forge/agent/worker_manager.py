@@ -20,7 +20,7 @@ from golem_forge.agent.files.toolset_blocks import approval_now, approval_of, na
 from golem_forge.agent.files.worker import McpBlock, Worker
 from golem_forge.agent.history import History
 from golem_forge.agent.loop import Loop
-from golem_forge.agent.mcp_servers import attach_servers
+from golem_forge.agent.mcp_servers import SessionServers, attach_servers
 from golem_forge.agent.model.interface import Model, UserMessage
 from golem_forge.agent.model.selection import (
     NO_SETTINGS,
@@ -65,7 +65,6 @@ from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.client import ClientRequests, Partner
 
 if TYPE_CHECKING:
-    from golem_forge.agent.mcp_servers import SessionServers
     from golem_forge.agent.modules.module_tools import ModuleTools
     from golem_forge.usertools.catalog_sync import UserTools
 
@@ -469,7 +468,6 @@ class WorkerManager:
             session_suggestions(session_state).begin(scope)
         if blocks.mcp is not None:
             # Only a server that is `required` delays the first turn.
-
             run.servers = servers = attach_servers(scope, blocks.mcp)
             sampler = sampler_for(scope, lambda: self.wait_for_model(run), lambda: run.model_name)
             servers.set_sampler(scope.orchestrator.worker, sampler)

@@ -28,14 +28,13 @@ from golem_forge.policy.evaluate import ParentPolicy
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import ProbeReport
 from golem_forge.sandbox.walls.walls import Aftermath, UndoScope, Walls, WallsHost, probe_without_saving
-from golem_forge.tools.catalog import Catalog
+from golem_forge.tools.catalog import Catalog, CatalogChanges, ToolSource
 from golem_forge.tools.tool import Tool
 from golem_forge.toolsets.edit import recover_patches
 from golem_forge.toolsets.exec import offer_outside
 
 if TYPE_CHECKING:
     from golem_forge.mcp.client.tool_source import ServerTools
-    from golem_forge.tools.catalog import CatalogChanges, ToolSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

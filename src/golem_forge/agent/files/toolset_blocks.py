@@ -8,7 +8,7 @@ toolset is validated by the pydantic model of its keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from golem_forge.agent.files.worker import (
@@ -200,9 +200,9 @@ def _exposed_twice(worker: Worker, blocks: WorkerBlocks, exposed: Mapping[str, l
 def _by_tool(blocks: WorkerBlocks, exposed: Mapping[str, Iterable[str]]) -> dict[str, ApprovalBlock]:
     found: dict[str, ApprovalBlock] = {}
     for key, names in exposed.items():
-        block = blocks.approval.get(key)
-        for name in names if block else ():
-            found[name] = _stricter_block(found[name], block) if name in found and block else block or ApprovalBlock()
+        if (block := blocks.approval.get(key)) is not None:
+            for name in names:
+                found[name] = _stricter_block(found[name], block) if name in found else block
     return found
 
 
@@ -221,8 +221,9 @@ def _read_native(
     """The keys of the block (`OFF` of one that is switched off) and its approval; None where it cannot be used."""
     toolset = toolsets.get(name)
     if toolset is None:
-        known = (*toolsets, *CODE_BLOCKS)
-        problems.add(path, f"no such toolset{_nearest_hint(name, known)}")
+        known = sorted((*toolsets, *CODE_BLOCKS))
+        hint = nearest_hint(name, known, f". There are: {', '.join(known)}")
+        problems.add(path, f"no such toolset{hint}")
         return None
     block = {} if block is None else block
     if block == OFF or block is False:
@@ -313,7 +314,3 @@ def checked_block(
         for place, text in block_problems(model, error):
             problems.add((*path, *place), text)
         return None
-
-
-def _nearest_hint(key: str, known: Collection[str]) -> str:
-    return nearest_hint(key, known, f". There are: {', '.join(sorted(known))}" if known else "")

@@ -80,7 +80,7 @@ class LocalServer:
 def find_local_servers() -> list[LocalServer]:
     """Model servers on the usual ports of this machine, all asked at once. Blocks for half a second at most."""
     with ThreadPoolExecutor(max(1, len(LOCAL_PORTS))) as pool:
-        found = list(pool.map(lambda each: _local_models(each[1], each[2]), LOCAL_PORTS))
+        found = list(pool.map(_local_models, (f"http://{LOCAL_HOST}:{port}{path}" for _, port, path in LOCAL_PORTS)))
     servers = []
     for (title, port, _), names in zip(LOCAL_PORTS, found, strict=True):
         if names is not None:
@@ -90,9 +90,9 @@ def find_local_servers() -> list[LocalServer]:
     return servers
 
 
-def _local_models(port: int, path: str) -> list[str] | None:
+def _local_models(url: str) -> list[str] | None:
     """Returns the models of a local server; None if nothing there lists models."""
-    return model_names(_ask(f"http://{LOCAL_HOST}:{port}{path}", seconds=_PROBE_SECONDS))
+    return model_names(_ask(url, seconds=_PROBE_SECONDS))
 
 
 def _ask(url: str, *, seconds: float, key: str = "", body: Any = None) -> Any:
