@@ -106,3 +106,14 @@ async def test_toolsets_of_others_are_taken_as_they_are_written(tmp_path: Path) 
         open_session(here, tools=[Wrong()], toolsets={}, home=tmp_path / "home")
     with pytest.raises(TypeError, match=r"^toolset Needy needs arguments: give Needy\(region\) instead of the class$"):
         open_session(here, tools=[Needy], toolsets={}, home=tmp_path / "home")
+
+
+async def test_a_model_that_is_chosen_before_the_first_message_answers_it(tmp_path: Path) -> None:
+    """The one that was configured is still being opened while the person types."""
+    for name in ("configured", "chosen"):
+        (tmp_path / f"{name}.yaml").write_text(f"turns: [{{say: from the {name} one}}]\n")
+    runtime = WorkerRuntime(directory=tmp_path, model="scripted:configured.yaml", needs_model=False)
+    async with runtime:
+        runtime.switch_model("scripted:chosen.yaml")
+        assert (await runtime.turn("hello")).response == "from the chosen one"
+        assert runtime.model_name == "scripted:chosen.yaml"

@@ -320,16 +320,29 @@ class WorkerManager:
 
     async def wait_for_model(self, run: WorkerRun) -> Loop | None:
         """The loop on the run's model, once that is open; None for a run without one. Raises what opening raised."""
-        if run.pending_model is not None:
+        if (pending := run.pending_model) is not None:
             try:
-                model = await asyncio.shield(run.pending_model)  # an interrupt of the wait does not end the opening
+                model = await asyncio.shield(pending)  # an interrupt of the wait does not end the opening
             except ForgeError:
-                run.pending_model = None  # said once; the next turn says that there is no model
-                raise
-            if run.pending_model is not None:
-                run.pending_model = None
-                self._use(run, model)
+                if run.pending_model is pending:
+                    run.pending_model = None  # said once; the next turn says that there is no model
+                    raise
+            else:
+                if run.pending_model is pending:
+                    run.pending_model = None
+                    self._use(run, model)
         return run.loop
+
+    def _drop_pending(self, run: WorkerRun) -> None:
+        """The person chose another model than the one that is being opened: that one is only closed with the run."""
+        pending, run.pending_model = run.pending_model, None
+
+        def keep(opened: asyncio.Future[Model]) -> None:
+            if not opened.cancelled() and opened.exception() is None and opened.result().name not in self.given:
+                run.models.append(opened.result())
+
+        if pending is not None:
+            pending.add_done_callback(keep)
 
     def _choose(self, run: WorkerRun, choice: str) -> None:
         """Selects the first model of `a,b` that has its key; those after it become fallbacks. Raises ConfigError."""
@@ -400,6 +413,7 @@ class WorkerManager:
         except BaseException:
             run.model_name, run.fallbacks, run.generation = before
             raise
+        self._drop_pending(run)
         self._use(run, model)
 
     async def next_model(self, run: WorkerRun) -> AnsweringModel | None:
