@@ -16,13 +16,6 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    home = ForgeHome(tmp_path / "home")
-    home.ensure()
-    return home
-
-
 def load(root: Path, home: ForgeHome, *, trusted: bool = True, overrides: tuple[str, ...] = ()) -> Program:
     return load_program(root, home, trusted=lambda _: trusted, overrides=overrides)
 

@@ -14,11 +14,6 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome, forge_home
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
 def load(root: Path, home: ForgeHome, *, trusted: bool = True) -> Program:
     return load_program(root, home, trusted=lambda _: trusted)
 

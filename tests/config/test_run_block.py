@@ -23,19 +23,6 @@ from golem_forge.core.errors import ConfigError
 from golem_forge.storage.home import ForgeHome
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    home = ForgeHome(tmp_path / "home")
-    home.ensure()
-    return home
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    (tmp_path / "app").mkdir()
-    return tmp_path / "app"
-
-
 def load(root: Path, home: ForgeHome, *overrides: str, trusted: bool = True) -> Program:
     return load_program(root, home, trusted=lambda _: trusted, overrides=overrides)
 

@@ -14,11 +14,6 @@ from golem_forge.storage.home import ForgeHome
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> ForgeHome:
-    return ForgeHome(tmp_path / "home")
-
-
-@pytest.fixture
 def store(home: ForgeHome) -> TrustStore:
     return TrustStore(home)
 
