@@ -21,6 +21,7 @@ from golem_forge.storage.home import ForgeHome
 from golem_forge.usertools import registry as registry_module
 from golem_forge.usertools.diagnostics import Diagnostic, DiagnosticCode, Unusable
 from golem_forge.usertools.folder import ToolEntry, read_folder
+from golem_forge.usertools.manifest import schema
 from golem_forge.usertools.registry import Registry, RegistryChanges, watch_registry
 
 _OPENED: list[list[str]] = []
@@ -527,6 +528,23 @@ def test_a_spoilt_memory_is_as_none(home: ForgeHome, harm: Callable[[str], str])
         again = refreshed(home)
     assert "run.sh" in files
     assert dict(again.entries) == dict(first.entries)
+
+
+def test_a_memory_counts_for_one_set_of_rules_for_manifests(home: ForgeHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(home, "greet")
+    Registry(home).refresh()
+    rules, looked_at = Path(schema.__file__), os.stat
+
+    def edited(path: Any, **how: Any) -> os.stat_result:
+        found = looked_at(path, **how)
+        if not isinstance(path, str | os.PathLike) or Path(path) != rules:
+            return found
+        return os.stat_result(found, {"st_mtime_ns": found.st_mtime_ns + 1})
+
+    monkeypatch.setattr(os, "stat", edited)
+    with opened() as files:
+        refreshed(home)
+    assert "run.sh" in files
 
 
 def test_a_memory_that_is_a_link_is_not_followed(home: ForgeHome) -> None:

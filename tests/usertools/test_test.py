@@ -369,6 +369,19 @@ async def test_no_tool_can_be_called_from_a_test(bench: Bench, suffix: str, sour
     assert result.ok, result.problems
 
 
+@pytest.mark.parametrize(
+    "call",
+    ['{"name": "other", "arguments": {}, "status": []}', '{"name": "other", "arguments": {}, "status": {"a": 1}}', "7"],
+)
+async def test_a_recording_that_is_none_fails_its_case_alone(bench: Bench, call: str) -> None:
+    manifest = "calls: [other]\ntests:\n  - {calls: told.json}\n  - {expect: {stdout: ''}}\n"
+    entry = bench.entry(manifest, "true")
+    (entry.folder / "told.json").write_text(f'{{"calls": [{call}]}}')
+    spoilt, sound = await run_tests(entry, bench.program(entry), home=bench.home, report=FULL)
+    assert "told.json: a recorded call has" in spoilt.line
+    assert sound.ok, sound.problems
+
+
 async def test_without_calls_there_is_no_way_to_call(bench: Bench) -> None:
     result = await bench.one('{stdout: "none\\n"}', "echo ${FORGE_SOCKET:-none}${FORGE_CALL_TOKEN}; ! forge")
     assert result.ok, result.problems

@@ -32,6 +32,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from glob import glob
 from itertools import accumulate, chain, islice
 from operator import eq, length_hint
 from pathlib import Path
@@ -610,8 +611,6 @@ def _cache_line(name: str, scan: FolderScan) -> str:
 def _cache_header() -> str:
     """Names the format and the rules a manifest was read by: another Forge reads everything anew."""
     package = os.path.dirname(__file__)
-    with os.scandir(package) as listing:
-        rules = sorted(
-            (each.name, (own := each.stat()).st_size, own.st_mtime_ns) for each in listing if each.name.endswith(".py")
-        )
+    files = sorted(glob("*.py", root_dir=package) + glob("manifest/*.py", root_dir=package))
+    rules = [(name, (own := os.stat(os.path.join(package, name))).st_size, own.st_mtime_ns) for name in files]
     return json.dumps([_CACHE_FORMAT, __version__, rules])

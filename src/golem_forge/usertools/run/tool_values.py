@@ -312,7 +312,7 @@ class RecordedCall:
         }:
             raise ValueError("a recorded call has `name`, `arguments` and `value`, or `status`, `code` and `error`")
         name, arguments, status = said.get("name"), said.get("arguments"), said.get("status", Status.SUCCESS.value)
-        if not isinstance(name, str) or not isinstance(arguments, Mapping) or status not in set(Status):
+        if not isinstance(name, str) or not isinstance(arguments, Mapping) or status not in tuple(Status):
             raise ValueError("a recorded call has a `name`, `arguments` and, unless it succeeded, a `status`")
         error, code = str(said.get("error", "")), str(said.get("code", ""))
         return cls(name=name, arguments=arguments, value=said.get("value"), status=status, code=code, error=error)
