@@ -17,6 +17,7 @@ def test_names_of_this_server() -> None:
         "127.0.0.1:8765",
         "LOCALHOST:8765",
         "[::1]:8765",
+        "127.0.0.5:8765",
         "forge.test",
         "Forge.test:1",
         "other.test:99",
@@ -25,6 +26,9 @@ def test_names_of_this_server() -> None:
     bad = [
         "127.0.0.1",
         "localhost:80",
+        "localhost.evil:8765",
+        "127.0.0.5.evil:8765",
+        "128.0.0.1:8765",
         "other.test",
         "other.test:98",
         "forge.test.evil",

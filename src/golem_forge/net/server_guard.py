@@ -23,26 +23,22 @@ from typing import Any, Final
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.regex import regex
 
-_LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]")
 _HOST: Final = regex(r"(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _LONGEST_HOST: Final = 255
 
 
 class AllowedHosts:
-    """Which `Host` headers mean this server: the loopback names with its port, and those that somebody allowed."""
+    """Which `Host` headers mean this server: a loopback address or `localhost` with its port, and those that somebody
+    allowed."""
 
     def __init__(self, port: int, more: Iterable[str] = ()) -> None:
-        self._exact = {f"{host}:{port}" for host in _LOOPBACK}
-        if port == 80:
-            self._exact |= set(_LOOPBACK)
-        self._any_port: set[str] = set()
-        for host in more:
-            (self._exact if has_port(host) else self._any_port).add(host.lower())
+        self._port = str(port)
+        self._named = frozenset(host.lower() for host in more)
 
     def __contains__(self, given: str) -> bool:
         given = given.lower()
-        bare = given.rpartition(":")[0] if has_port(given) else given
-        return given in self._exact or bare in self._any_port
+        bare, _, port = given.rpartition(":") if has_port(given) else (given, "", "80")
+        return not self._named.isdisjoint((given, bare)) or (port == self._port and is_loopback(bare))
 
 
 def has_port(host: str) -> bool:

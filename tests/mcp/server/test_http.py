@@ -107,7 +107,7 @@ class TestDoor:
     def test_addresses(self, text: str, address: tuple[str, int]) -> None:
         assert parse_address(text) == address
 
-    @pytest.mark.parametrize("text", ["a:b", "127.0.0.1:", "127.0.0.1:99999", "x:-1"])
+    @pytest.mark.parametrize("text", ["a:b", "127.0.0.1:", "127.0.0.1:99999", "x:-1", "x:²", "9" * 5000])
     def test_what_is_no_address(self, text: str) -> None:
         with pytest.raises(ForgeError, match="HOST:PORT"):
             parse_address(text)

@@ -67,13 +67,13 @@ class HttpOptions:
 def parse_address(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `[::1]:PORT`, `HOST` or `PORT` → (host, port), the rest as by default."""
     default = HttpOptions()
-    if text.isdigit():
+    if text.isdecimal():
         host, port = default.bind, text
     elif text.endswith("]") or (text.count(":") != 1 and not text.startswith("[")):
         host, port = text, str(default.port)
     else:
         host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not port.isdecimal() or len(port) > 5 or int(port) > 65535:
         raise ForgeError(f"{text!r} is not a listen address; write HOST:PORT, e.g. {default.bind}:{default.port}")
     return host or default.bind, int(port)
 

@@ -38,8 +38,7 @@ class ListenAddress:
     """Names besides the loopback ones, `NAME` with any port or `NAME:PORT`; behind a proxy the one people type."""
 
     def hosts(self, port: int) -> AllowedHosts:
-        own = (f"{url_host(self.host)}:{port}",) if is_loopback(self.host) else ()
-        return AllowedHosts(port, (*own, *self.allow_hosts))
+        return AllowedHosts(port, self.allow_hosts)
 
     def address(self, port: int) -> str:
         """Returns the address that a person opens."""
