@@ -24,13 +24,13 @@ from golem_forge.sandbox.walls.model import HostDirectory, Job, Level, Streams
 from golem_forge.sandbox.walls.toolchains import in_system
 from golem_forge.sandbox.walls.walls import Walls
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolProgram
-from golem_forge.usertools.run.interpreter import InterpreterPool, RunOrder, WaitingInterpreter, python_job
+from golem_forge.usertools.run.interpreter import InterpreterPool, WaitingInterpreter, python_job
 
 COLD = "started now, same walls"
 WARM = "started ahead"
 BARE = "python -S, no walls"
 SCRIPT = "import sys\nprint('hello', sys.argv[1])\n"
-ORDER = RunOrder(script=f"{TOOL_DIR}/tool.py", argv=("--name=Ada",), env={"FORGE_CALL_ID": "c"})
+ARGV = ("--name=Ada",)
 COMES_UP_S = 0.06
 
 
@@ -62,7 +62,7 @@ async def _raced(walls: Walls, interpreters: InterpreterPool, tool: Path, rounds
         child = await asyncio.create_subprocess_exec(
             *program.argv,
             tool / "tool.py",
-            *ORDER.argv,
+            *ARGV,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -84,7 +84,7 @@ async def _raced(walls: Walls, interpreters: InterpreterPool, tool: Path, rounds
 
 
 async def _ran(interpreter: WaitingInterpreter) -> None:
-    await interpreter.execute(ORDER)
+    await interpreter.run(f"{TOOL_DIR}/tool.py", ARGV)
     ending = await interpreter.walled.child.wait()
     assert ending is not None
     assert ending.exit_code == 0

@@ -15,7 +15,8 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tests.acceptance.mcp_bench import McpBench
 from tests.acceptance.user_tools import yaml_of
 from tests.deadlines import PATIENCE
 from tests.mcp import foreign
+from tests.mcp.server.wire import sdk_client
 from tests.ready import Started
 
 YES = {"action": "accept", "content": {"approve": True, "remember": "once"}}
@@ -153,28 +155,8 @@ class HttpServer:
     def orders(self, *calls: Any, era: str = LEGACY, token: str = "laptop", **more: Any) -> dict[str, Any]:
         return {"url": self.url, "token": self.token(token), "era": era, "calls": list(calls), **more}
 
-    @contextlib.asynccontextmanager
-    async def client(
-        self, era: str, token: str = "laptop", listening: asyncio.Event | None = None, **how: Any
-    ) -> AsyncIterator[Any]:
-        """The Python SDK's, in this process. `listening`: set as soon as its stream for notifications is open."""
-        import httpx2
-        from mcp.client.client import Client
-        from mcp.client.streamable_http import streamable_http_client
-
-        headers = {"Authorization": f"Bearer {self.token(token)}"}
-
-        async def opened(response: Any) -> None:
-            if listening is not None and response.request.method == "GET":
-                listening.set()
-
-        async with (
-            httpx2.AsyncClient(
-                headers=headers, timeout=PATIENCE, verify=False, event_hooks={"response": [opened]}
-            ) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=era, **how) as client,
-        ):
-            yield client
+    def client(self, era: str, token: str = "laptop", **how: Any) -> AbstractAsyncContextManager[Any]:
+        return sdk_client(self.url, self.token(token), era, **how)
 
     def wire(self, token: str = "laptop") -> Wire:
         return Wire(self.port, self.token(token))

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -319,10 +320,9 @@ async def test_log_messages_are_those_the_client_wants(server: HttpServer) -> No
         assert [level for level, _ in them.logged] == ["warning", "error"]
 
 
-_ZONE, _PROXIED = "forge://zone/workspace/hello.txt", "forge://mcp/echo/note%3A%2F%2Fone"
-
-
-async def test_a_subscriber_hears_of_files_of_the_program_and_of_servers(server: HttpServer) -> None:
+@asynccontextmanager
+async def subscriber(server: HttpServer) -> AsyncIterator[tuple[Any, asyncio.Queue[str]]]:
+    """A client, and the resources that it is told of."""
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def told(message: Any) -> None:
@@ -332,6 +332,14 @@ async def test_a_subscriber_hears_of_files_of_the_program_and_of_servers(server:
     listening = asyncio.Event()
     async with asyncio.timeout(PATIENCE), server.client(LEGACY, listening=listening, message_handler=told) as client:
         await listening.wait()
+        yield client, heard
+
+
+_ZONE, _PROXIED = "forge://zone/workspace/hello.txt", "forge://mcp/echo/note%3A%2F%2Fone"
+
+
+async def test_a_subscriber_hears_of_files_of_the_program_and_of_servers(server: HttpServer) -> None:
+    async with subscriber(server) as (client, heard):
         for uri in (_ZONE, _PROXIED, "notes://today"):
             await client.subscribe_resource(uri)
         for uri in ("forge://zone/workspace/not-there.txt", "notes://secret", "forge://output/0123456789abcdef"):
@@ -391,15 +399,7 @@ async def changed(bench: McpBench, client: Any, heard: asyncio.Queue[str]) -> No
 
 async def test_news_of_a_server_of_the_new_era_are_passed_on_after_its_stream_ended_too(server: HttpServer) -> None:
     uri = "forge://mcp/modern/note%3A%2F%2Fone"
-    heard: asyncio.Queue[str] = asyncio.Queue()
-
-    async def told(message: Any) -> None:
-        if isinstance(message, types.ResourceUpdatedNotification):
-            heard.put_nowait(str(message.params.uri))
-
-    listening = asyncio.Event()
-    async with asyncio.timeout(PATIENCE), server.client(LEGACY, listening=listening, message_handler=told) as client:
-        await listening.wait()
+    async with subscriber(server) as (client, heard):
         assert (await client.read_resource(uri)).contents[0].text == "the note note://one"
         await client.subscribe_resource(uri)
         assert await told_of(client, heard) == uri

@@ -171,7 +171,10 @@ def _from_program(
         return sorted(names, key=lambda each: each not in required)
 
     base = {key: args[key] for key in ("name", "description", "usage", "version") if args.get(key)}
-    return kept_tool(program, NewTool.read(base), args.get("parameters") or {}, output_of, parameters_of)
+    try:
+        return kept_tool(program, NewTool.read(base), args.get("parameters") or {}, output_of, parameters_of)
+    except RecursionError:
+        raise invalid_field("from_run", "that program is nested too deep to be kept") from None
 
 
 async def _plan_creation(

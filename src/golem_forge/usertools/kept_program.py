@@ -119,20 +119,8 @@ def kept_tool(
     parameters_of: ParametersOf,
 ) -> tuple[NewTool, str]:
     """The tool to make, and why it has no test; empty: it has one. `base`: its name, description, usage and version;
-    `literals`: parameter → the literal of the program that it replaces."""
-    try:
-        return _kept_tool(program, base, literals, output_of, parameters_of)
-    except RecursionError:
-        raise invalid_field("from_run", "that program is nested too deep to be kept") from None
-
-
-def _kept_tool(
-    program: RecordedProgram,
-    base: NewTool,
-    literals: Mapping[str, Any],
-    output_of: OutputOf,
-    parameters_of: ParametersOf,
-) -> tuple[NewTool, str]:
+    `literals`: parameter → the literal of the program that it replaces. Raises InputInvalid, and RecursionError for a
+    program that is nested too deep."""
     tree = _parsed(program.code)
     if names := ", ".join(sorted({each.tool for each in program.calls if each.requested == RUN_TOOL_NAME})):
         raise invalid_field(

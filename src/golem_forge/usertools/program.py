@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from golem_forge.core.calls import Caller, ToolCompletion
-from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.decisions import Status
 from golem_forge.core.effects import AtMost, Effect, Verb
 from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import safe_json
@@ -41,7 +41,7 @@ from golem_forge.usertools.diagnostics import Unusable
 from golem_forge.usertools.folder import ProgramKind, ToolProgram
 from golem_forge.usertools.manifest import ToolManifest
 from golem_forge.usertools.native_tools import RUN_CODE
-from golem_forge.usertools.run.access import ToolAccess, tool_access
+from golem_forge.usertools.run.access import ASK_DOCTOR, ToolAccess, tool_access, zone_effect
 from golem_forge.usertools.run.call_server import (
     CallRequest,
     LookupRequest,
@@ -152,27 +152,13 @@ async def plan_program(args: dict[str, Any], ctx: ToolContext, max_calls: int) -
         return await _run(code, seconds, access, ctx, max_calls)
 
     starts = Effect(verb=Verb.EXEC, target="a Python program that only reads", proven=True, at_most=AtMost.READS)
-    return Plan(run=run, effects=(starts, *_reads(access)), payload=code, read_only=True)
+    return Plan(run=run, effects=(starts, *map(zone_effect, access.zones)), payload=code, read_only=True)
 
 
 def _check_walls(report: ProbeReport) -> None:
     if report.level is not Level.FULL:
         cause = report.cause or f"this machine has walls of level {report.level.value}"
-        fix = report.fix or "Run 'forge doctor' to see why full walls are missing and how to get them."
-        raise walls_unavailable(f"a program needs full walls, and {cause}", fix)
-
-
-def _reads(access: ToolAccess) -> tuple[Effect, ...]:
-    return tuple(
-        Effect(
-            verb=Verb.READ,
-            target=zone.virtual(()),
-            real=zone.host,
-            zone_verdict=Verdict.PRE_APPROVED,
-            outer=zone.virtual(zone.subpath) if zone.subpath else "",
-        )
-        for zone in access.zones
-    )
+        raise walls_unavailable(f"a program needs full walls, and {cause}", report.fix or ASK_DOCTOR)
 
 
 async def _run(code: str, seconds: float, access: ToolAccess, ctx: ToolContext, max_calls: int) -> ToolCompletion:
@@ -218,7 +204,7 @@ async def _start(server: ProgramCallServer, access: ToolAccess, ctx: ToolContext
         shown=(*started.shown, *server.shown),
     )
     interpreter = await ctx.parts.get(InterpreterPool).take(access.walls, python_job(job, started, Level.FULL))
-    return await interpreter.run(script, (), None, server.path)
+    return await interpreter.run(script, search=server.path)
 
 
 @contextlib.asynccontextmanager

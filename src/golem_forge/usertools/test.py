@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ from golem_forge.usertools.expectations import (
 )
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolEntry, ToolProgram, program_directory, scratch_walls
 from golem_forge.usertools.kept_program import read_recording
-from golem_forge.usertools.manifest import PathUse, TestCase, ToolManifest, input_schema
+from golem_forge.usertools.manifest import Parameter, PathUse, TestCase, ToolManifest, input_schema
 from golem_forge.usertools.run import ProcessInput, RunInfo, process_input, tool_environment
 from golem_forge.usertools.run.call_server import ReplayingCallServer
 from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
@@ -225,18 +225,17 @@ def _arguments(
     """
     try:
         values = SchemaInput(input_schema(manifest)).check(dict(given)).values
-        passed = process_input(manifest, values, paths=_inner_paths(manifest, values, walls))
-        return passed, _shown_paths(manifest, values, walls) if manifest.only_paths else None
+        all_values = ((each, values.get(each.name, each.default)) for each in manifest.parameters)
+        paths = [(each, value) for each, value in all_values if each.path is not None and value is not None]
+        passed = process_input(manifest, values, paths=_inner_paths(paths, walls))
+        return passed, _shown_paths(paths, walls) if manifest.only_paths else None
     except ForgeError as error:
         raise _InvalidCase(f"arguments: {display_name(error.message)}") from None
 
 
-def _shown_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> tuple[ShownPath, ...]:
+def _shown_paths(paths: Iterable[tuple[Parameter, Any]], walls: Walls) -> tuple[ShownPath, ...]:
     shown = []
-    for parameter in manifest.parameters:
-        value = values.get(parameter.name, parameter.default)
-        if parameter.path is None or value is None:
-            continue
+    for parameter, value in paths:
         with walls.sandbox.target(value, Verb.READ) as target:
             directory, found = target.kind is FileKind.DIRECTORY, target.exists
         if parameter.path is PathUse.WRITE and not found:
@@ -247,18 +246,14 @@ def _shown_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls
     return tuple(shown)
 
 
-def _inner_paths(manifest: ToolManifest, values: Mapping[str, Any], walls: Walls) -> dict[str, str]:
+def _inner_paths(paths: Iterable[tuple[Parameter, Any]], walls: Walls) -> dict[str, str]:
     """Returns the path inside of each `path` argument: in the workspace, which has the same name on both sides."""
     inner = {}
-    for parameter in manifest.parameters:
-        if parameter.path is None:
-            continue
-        value = values.get(parameter.name, parameter.default if parameter.has_default else None)
-        if value is not None:
-            try:
-                inner[parameter.name] = walls.sandbox.locate(value).virtual
-            except SandboxError as error:
-                raise _InvalidCase(f"arguments: {parameter.name}: {display_name(error.message)}") from None
+    for parameter, value in paths:
+        try:
+            inner[parameter.name] = walls.sandbox.locate(value).virtual
+        except SandboxError as error:
+            raise _InvalidCase(f"arguments: {parameter.name}: {display_name(error.message)}") from None
     return inner
 
 

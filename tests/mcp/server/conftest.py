@@ -24,6 +24,7 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.tools.tool import Tool
 
 from .hosting import SessionHost
+from .wire import sdk_client
 
 MODES = ("legacy", "auto")
 PROGRAM = Path(__file__).with_name("serve_program.py")
@@ -93,27 +94,8 @@ class Served:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
-    @asynccontextmanager
-    async def client(
-        self, mode: str, token: str = "", listening: asyncio.Event | None = None, **how: Any
-    ) -> AsyncIterator[Any]:
-        """`listening`: set as soon as its stream for notifications is open."""
-        from mcp.client.client import Client
-        from mcp.client.streamable_http import streamable_http_client
-
-        headers = {"Authorization": f"Bearer {token or self.token}"}
-
-        async def opened(response: Any) -> None:
-            if listening is not None and response.request.method == "GET":
-                listening.set()
-
-        async with (
-            httpx2.AsyncClient(
-                headers=headers, timeout=PATIENCE, verify=False, event_hooks={"response": [opened]}
-            ) as http,
-            Client(streamable_http_client(self.url, http_client=http), mode=mode, **how) as client,
-        ):
-            yield client
+    def client(self, mode: str, token: str = "", **how: Any) -> AbstractAsyncContextManager[Any]:
+        return sdk_client(self.url, token or self.token, mode, **how)
 
 
 Serving = Callable[..., AbstractAsyncContextManager[Served]]

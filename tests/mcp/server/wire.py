@@ -1,7 +1,10 @@
-"""2026-07-28 over HTTP by hand, without the SDK's client: for what no well-behaved client sends."""
+"""Clients of a server over HTTP: the SDK's, and 2026-07-28 by hand, for what no well-behaved client sends."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -13,6 +16,27 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "by-hand", "version": "0"},
     "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}},
 }
+
+
+@asynccontextmanager
+async def sdk_client(
+    url: str, token: str, mode: str, listening: asyncio.Event | None = None, **how: Any
+) -> AsyncIterator[Any]:
+    """The Python SDK's, in this process. `listening`: set as soon as its stream for notifications is open."""
+    from mcp.client.client import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    headers = {"Authorization": f"Bearer {token}"}
+
+    async def opened(response: Any) -> None:
+        if listening is not None and response.request.method == "GET":
+            listening.set()
+
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=PATIENCE, verify=False, event_hooks={"response": [opened]}) as http,
+        Client(streamable_http_client(url, http_client=http), mode=mode, **how) as client,
+    ):
+        yield client
 
 
 class Wire:

@@ -21,7 +21,7 @@ from golem_forge.sandbox.walls.toolchains import in_system
 from golem_forge.sandbox.walls.walls import Walls, WallsHost
 from golem_forge.sandbox.zones import AccessMode, ZoneSpec
 from golem_forge.usertools.folder import TOOL_DIR, ProgramKind, ToolProgram
-from golem_forge.usertools.run.interpreter import RunOrder, WaitingInterpreter, python_job
+from golem_forge.usertools.run.interpreter import WaitingInterpreter, python_job
 
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 FLAGS = ("-E", "-s", "-S", "-B", "-X", "pycache_prefix=/forge/none")
@@ -82,10 +82,10 @@ class House:
         return python_job(Job(argv=(), streams=Streams.APART, reads_only=True, **more), self.program(level), level)
 
 
-async def ran(interpreter: WaitingInterpreter, order: RunOrder) -> Ran:
+async def ran(interpreter: WaitingInterpreter, script: str = "/forge/tool/tool.py", **order: Any) -> Ran:
     child = interpreter.walled.child
     try:
-        await interpreter.execute(order)
+        await interpreter.run(script, **order)
         ending = await child.wait(PATIENCE)
     finally:
         await interpreter.end()

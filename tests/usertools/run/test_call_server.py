@@ -41,7 +41,7 @@ from golem_forge.usertools.run.call_server import (
     ToolCallServer,
     client_folder,
 )
-from golem_forge.usertools.run.interpreter import RunOrder, WaitingInterpreter
+from golem_forge.usertools.run.interpreter import WaitingInterpreter
 
 from .conftest import House, Ran, ran
 
@@ -135,9 +135,8 @@ async def test_a_python_tool_calls_another(house: House) -> None:
     path = Scripted()
     async with _desk(house, path) as desk:
         job = house.job()
-        interpreter = await WaitingInterpreter.start(house.walls(), replace(job, shown=(*job.shown, *desk.shown)))
-        order = RunOrder(script="/forge/tool/tool.py", env=desk.env, search=desk.path)
-        done = await ran(interpreter, order)
+        job = replace(job, shown=(*job.shown, *desk.shown), env=desk.env)
+        done = await ran(await WaitingInterpreter.start(house.walls(), job), search=desk.path)
     assert done.errors == ""
     text = "this tool does not list 'c' under `calls` in its tool.yaml"
     assert done.output == f"b got {{'n': 2}}\nb got {{'n': 3}} policy_denied\npolicy_denied 3 {text}\n"

@@ -26,14 +26,11 @@ from golem_forge.usertools.run.interpreter import (
     CALL_DIRECTORY,
     MOST_IDLE,
     InterpreterPool,
-    RunOrder,
     WaitingInterpreter,
     python_job,
 )
 
 from .conftest import House, ran
-
-ORDER = RunOrder(script="/forge/tool/tool.py", argv=("--n=1",), env={"FORGE_CALL_ID": "c1"}, stdin=b"hello")
 
 
 async def _settled(interpreters: InterpreterPool) -> None:
@@ -69,8 +66,8 @@ async def test_one_started_now_runs_the_tool_inside_walls(house: House, interpre
         "print(sorted(os.listdir('/forge')), os.listdir('/forge/inside'), sorted(os.listdir('/proc/self/fd')))\n"
         "try: open('/forge/inside/start.py', 'a')\nexcept OSError as error: print(error.strerror)\n"
     )
-    walls = house.walls()
-    done = await ran(await interpreters.take(walls, house.job()), ORDER)
+    job = replace(house.job(), env={"FORGE_CALL_ID": "c1"})
+    done = await ran(await interpreters.take(house.walls(), job), argv=("--n=1",), stdin=b"hello")
     assert done.errors == ""
     lines = done.output.splitlines()
     assert lines[0] == "['/forge/tool/tool.py', '--n=1'] /forge/tool hello c1 /workspace"
@@ -89,9 +86,9 @@ async def test_one_started_ahead_is_given_to_the_next_equal_call_and_only_once(
     taken = await interpreters.take(walls, replace(job, env={"A": "mine"}, limits=ResourceLimits(timeout_s=40)))
     assert taken is waiting
     assert interpreters.waiting == 0
-    assert (await ran(taken, replace(ORDER, env={}))).output == "mine None\n"
+    assert (await ran(taken)).output == "mine None\n"
     with pytest.raises(RuntimeError, match="once"):
-        await taken.execute(ORDER)
+        await taken.run("/forge/tool/tool.py")
 
 
 async def test_a_call_that_comes_while_one_is_starting_gets_that_one(
@@ -119,7 +116,7 @@ async def test_other_walls_another_job_or_changed_walls_get_a_new_one(
     house.script("print(open('/workspace/.env').read())")
     taken = await interpreters.take(walls, job)
     assert taken is not waiting
-    done = await ran(taken, ORDER)
+    done = await ran(taken)
     assert "canary" not in done.output
     assert "PermissionError" in done.errors
     assert await waiting.walled.child.wait(PATIENCE) is not None
@@ -133,7 +130,7 @@ async def test_a_secret_learned_meanwhile_is_kept_out_of_output(house: House, in
     redactor.add_secret("KEY", "canary-value")
     taken = await interpreters.take(walls, job)
     assert taken is not waiting
-    assert (await ran(taken, ORDER)).output == "it is [secret KEY]\n"
+    assert (await ran(taken)).output == "it is [secret KEY]\n"
     waiting = await _waiting(interpreters, walls, job)
     assert await interpreters.take(walls, job) is waiting
 
@@ -212,7 +209,7 @@ async def test_time_counts_from_the_order_and_limits_hold(house: House, interpre
         interpreter = await interpreters.take(walls, job)
         began = time.monotonic()
         with within(seconds):
-            done = await ran(interpreter, ORDER)
+            done = await ran(interpreter)
         assert time.monotonic() - began > 0.8 * seconds
         if done.output:
             break
@@ -221,20 +218,20 @@ async def test_time_counts_from_the_order_and_limits_hold(house: House, interpre
         "import time\nbig = bytearray(400 << 20)\nfor i in range(0, len(big), 4096): big[i] = 1\ntime.sleep(60)"
     )
     hungry = await interpreters.take(walls, replace(job, limits=ResourceLimits(timeout_s=40, memory=200 * MIB)))
-    assert (await ran(hungry, ORDER)).ending.code == MEMORY_LIMIT
+    assert (await ran(hungry)).ending.code == MEMORY_LIMIT
 
 
 async def test_processor_time_is_limited(house: House, interpreters: InterpreterPool) -> None:
     house.script("print(open('/proc/self/limits').read())")
     walls, job = house.walls(), house.job(limits=ResourceLimits(timeout_s=50, cpu_s=7))
-    done = await ran(await interpreters.take(walls, job), ORDER)
+    done = await ran(await interpreters.take(walls, job))
     assert done.output.partition("Max cpu time")[2].split()[0] == "7"
 
 
 async def test_a_large_payload_arrives_whole(house: House, interpreters: InterpreterPool) -> None:
     house.script("import sys, hashlib; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())")
     payload = os.urandom(5 << 20)
-    done = await ran(await interpreters.take(house.walls(), house.job()), replace(ORDER, stdin=payload))
+    done = await ran(await interpreters.take(house.walls(), house.job()), stdin=payload)
     assert done.output.strip() == hashlib.sha256(payload).hexdigest()
 
 
@@ -243,7 +240,7 @@ async def test_closing_ends_those_that_wait_start_and_run(house: House) -> None:
     walls, job = house.walls(), house.job()
     interpreters = InterpreterPool()
     running = await interpreters.take(walls, job)
-    await running.execute(ORDER)
+    await running.run("/forge/tool/tool.py")
     interpreters.prepare(walls, job)
     await _settled(interpreters)
     interpreters.prepare(walls, replace(job, limits=ResourceLimits(open_files=99)))
@@ -277,7 +274,7 @@ async def test_without_walls_the_starting_program_stands_in_its_own_place(house:
     script = house.script("import sys; print(sys.argv[0], sys.path[0])")
     walls = house.walls(report=ProbeReport(level=Level.OFF))
     interpreter = await WaitingInterpreter.start(walls, house.job(Level.OFF))
-    done = await ran(interpreter, replace(ORDER, script=str(script)))
+    done = await ran(interpreter, str(script))
     assert done.output == f"{script} {script.parent}\n"
 
 
@@ -286,7 +283,7 @@ async def test_a_writer_started_ahead_writes(house: House, interpreters: Interpr
     walls: Walls = house.walls(AccessMode.RW)
     job = replace(house.job(), reads_only=False)
     await _waiting(interpreters, walls, job)
-    done = await ran(await interpreters.take(walls, job), ORDER)
+    done = await ran(await interpreters.take(walls, job))
     assert done.errors == ""
     assert (house.workspace / "made").read_text() == "x"
 

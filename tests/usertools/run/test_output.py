@@ -170,6 +170,7 @@ async def test_any_json_value_is_structured_content(text):
         (b"1 2", "line 1 column 3"),
         (b'"a\xff"', "byte 2"),
         (b"[NaN]", "NaN"),
+        (b"[1e400]", "a number that is too large"),
         (b"[" * 200_000, ""),
         (b"9" * 5000, ""),
         (b'"\\ud800"', "broken Unicode"),

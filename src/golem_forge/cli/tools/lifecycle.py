@@ -260,14 +260,20 @@ def run_restore(words: list[str]) -> int:
 def _switch_each(verb: str, text: str, words: list[str], change: Callable[[Workshop, str], str]) -> int:
     names = list(dict.fromkeys(read_args(f"tools {verb}", text, words, "names:NAME+").names))
     workshop = open_workshop()
-    # A folder that is no usable tool counts too: whoever repairs it later may not want it offered.
-    missing = [name for name in names if workshop.registry.lookup(name) is None]
-    missing = [name for name in missing if find_entry(workshop, verb, name) is None]
-    if missing:
+    if _any_missing(workshop, verb, names):
         return NOT_FOUND
     for name in names:
         print(change(workshop, name))
     return 0
+
+
+def _any_missing(workshop: Workshop, verb: str, names: list[str]) -> bool:
+    """Prints which folder there is not. One that is no usable tool is there: whoever repairs it later may not want it
+    offered."""
+    missing = [name for name in names if workshop.registry.lookup(name) is None]
+    for name in missing:
+        find_entry(workshop, verb, name)
+    return bool(missing)
 
 
 REMOVE_HELP: Final = """usage: forge tools remove NAME… [--yes]
@@ -282,10 +288,7 @@ Exit: 0 removed, 1 it could not be removed, 2 usage, 3 not agreed, 4 no such too
 def run_remove(words: list[str]) -> int:
     asked = read_args("tools remove", REMOVE_HELP, words, "names:NAME+", "--yes")
     workshop, names = open_workshop(), list(dict.fromkeys(asked.names))
-    missing = [name for name in names if workshop.registry.lookup(name) is None]
-    for name in missing:
-        find_entry(workshop, "remove", name)  # says so, with the nearest name
-    if missing:
+    if _any_missing(workshop, "remove", names):
         return NOT_FOUND
     worst = 0
     for name in names:

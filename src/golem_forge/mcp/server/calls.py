@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from typing import Any, Final
 
 from golem_forge.core.calls import Outcome
@@ -88,23 +88,16 @@ class CallHandler:
         bound_to = json.dumps([ctx.method, name, args], sort_keys=True, ensure_ascii=True)
         call = self._resumed(client, params, bound_to) if returns else None
         if call is None:
-            if client.full:
-                raise MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
-            call = client.begin(name, args, elicitation_support(ctx))
-        try:
-            async with progress_sent(ctx, call), logs_sent(ctx, call, client):
-                while isinstance(news := await call.next(), ClientQuestion):
-                    if returns:
-                        open_now = tuple(await call.settled())
-                        if asked := _input_requests(open_now):
-                            state = client.suspended.issue(bound_to, SuspendedCall(call, open_now))
-                            return types.InputRequiredResult(input_requests=asked, request_state=state)
-                    else:
-                        await ask_while_open(ctx, news)
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await call.end("cancelled by the client")
-            raise
+            call = _begin(client, name, args, elicitation_support(ctx))
+        async with _ended_with_request(call), progress_sent(ctx, call), logs_sent(ctx, call, client):
+            while isinstance(news := await call.next(), ClientQuestion):
+                if returns:
+                    open_now = tuple(await call.settled())
+                    if asked := _input_requests(open_now):
+                        state = client.suspended.issue(bound_to, SuspendedCall(call, open_now))
+                        return types.InputRequiredResult(input_requests=asked, request_state=state)
+                else:
+                    await ask_while_open(ctx, news)
         if news.output_handle:
             client.note_output(news.output_handle, news.tool)
         if returns:
@@ -113,16 +106,9 @@ class CallHandler:
 
     async def unasked(self, ctx: Context, name: str, args: dict[str, Any]) -> Outcome:
         """A call on behalf of a request that cannot bring a question to the client: what would ask is refused."""
-        client = self._clients.client_of(ctx)
-        if client.full:
-            raise MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
-        call = client.begin(name, args, ElicitationSupport())
-        try:
+        call = _begin(self._clients.client_of(ctx), name, args, ElicitationSupport())
+        async with _ended_with_request(call):
             outcome = await call.next()
-        except anyio.get_cancelled_exc_class():
-            with anyio.CancelScope(shield=True):
-                await call.end("cancelled by the client")
-            raise
         assert isinstance(outcome, Outcome)
         return outcome
 
@@ -141,6 +127,23 @@ class CallHandler:
             if reply is not None:
                 question.answer(reply)
         return parked.call
+
+
+def _begin(client: Client, name: str, args: dict[str, Any], support: ElicitationSupport) -> ServedCall:
+    if client.full:
+        raise MCPError(types.INTERNAL_ERROR, "too many calls under way; wait for some of them to end")
+    return client.begin(name, args, support)
+
+
+@asynccontextmanager
+async def _ended_with_request(call: ServedCall) -> AsyncIterator[None]:
+    """Ends the call if its request is cancelled."""
+    try:
+        yield
+    except anyio.get_cancelled_exc_class():
+        with anyio.CancelScope(shield=True):
+            await call.end("cancelled by the client")
+        raise
 
 
 def _refuse_missing(call: ServedCall, outcome: Outcome) -> None:
@@ -274,17 +277,19 @@ _LONGEST: Final = 2000
 _LAST_WORD_SECONDS: Final = 0.2
 
 
+def progress_sent(ctx: Context, call: ServedCall) -> AbstractAsyncContextManager[None]:
+    return nullcontext() if progress_token(ctx) is None else _sent_meanwhile(_send_all(ctx, call), call.progress)
+
+
 @asynccontextmanager
-async def progress_sent(ctx: Context, call: ServedCall) -> AsyncIterator[None]:
-    if progress_token(ctx) is None:
-        yield
-        return
-    sender = asyncio.get_running_loop().create_task(_send_all(ctx, call))
+async def _sent_meanwhile(sending: Coroutine[Any, Any, None], unsent: asyncio.Queue[Any]) -> AsyncIterator[None]:
+    """What is unsent at the end gets a moment."""
+    sender = asyncio.get_running_loop().create_task(sending)
     try:
         yield
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS):
-                await call.progress.join()
+                await unsent.join()
     finally:
         sender.cancel()
 
@@ -296,17 +301,9 @@ async def _send_all(ctx: Context, call: ServedCall) -> None:
         call.progress.task_done()
 
 
-@asynccontextmanager
-async def logs_sent(ctx: Context, call: ServedCall, client: Client) -> AsyncIterator[None]:
+def logs_sent(ctx: Context, call: ServedCall, client: Client) -> AbstractAsyncContextManager[None]:
     wanted = log_level(ctx) if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS else client.log_level
-    sender = asyncio.get_running_loop().create_task(_send_logs(ctx, call, wanted))
-    try:
-        yield
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_LAST_WORD_SECONDS):
-                await call.logs.join()
-    finally:
-        sender.cancel()
+    return _sent_meanwhile(_send_logs(ctx, call, wanted), call.logs)
 
 
 async def _send_logs(ctx: Context, call: ServedCall, wanted: str) -> None:

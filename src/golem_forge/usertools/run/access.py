@@ -34,7 +34,7 @@ from golem_forge.tools.context import ToolContext
 from golem_forge.usertools.folder import ToolEntry
 from golem_forge.usertools.manifest import PathUse, ToolManifest
 
-_ASK_DOCTOR: Final = "Run 'forge doctor' to see why full walls are missing and how to get them."
+ASK_DOCTOR: Final = "Run 'forge doctor' to see why full walls are missing and how to get them."
 _ZoneKey = tuple[tuple[str, str], ...] | None
 
 
@@ -101,7 +101,7 @@ def tool_access(manifest: ToolManifest, ctx: ToolContext) -> ToolAccess:
 def check_walls(report: ProbeReport, manifest: ToolManifest) -> None:
     """Refuses, before anybody is asked, what the walls cannot hold. Raises SandboxError WALLS_UNAVAILABLE."""
     if report.level is Level.NONE:
-        raise walls_unavailable(report.cause or "this machine has none", report.fix or _ASK_DOCTOR)
+        raise walls_unavailable(report.cause or "this machine has none", report.fix or ASK_DOCTOR)
     if report.level is not Level.LANDLOCK:
         return
     written = next((zone for zone, mode in (manifest.zones or {}).items() if mode == AccessMode.RW), None)
@@ -115,13 +115,13 @@ def check_walls(report: ProbeReport, manifest: ToolManifest) -> None:
         cause = f"tool '{manifest.name}' calls other tools, which needs full walls"
     else:
         return
-    raise walls_unavailable(cause, report.fix or _ASK_DOCTOR)
+    raise walls_unavailable(cause, report.fix or ASK_DOCTOR)
 
 
 def check_testable(report: ProbeReport, manifest: ToolManifest) -> None:
     """Checks that the walls allow a tool's tests, which all write. Raises SandboxError WALLS_UNAVAILABLE."""
     if manifest.tests and report.level is Level.LANDLOCK:
-        raise walls_unavailable(f"the tests of tool '{manifest.name}' need full walls", report.fix or _ASK_DOCTOR)
+        raise walls_unavailable(f"the tests of tool '{manifest.name}' need full walls", report.fix or ASK_DOCTOR)
 
 
 def _narrow_sandbox(sandbox: Sandbox, manifest: ToolManifest, worker: str) -> Sandbox:
@@ -171,10 +171,12 @@ class PlannedAccess:
     def make_missing(self) -> tuple[Target, ...]:
         """A file alone can only be shown if it is there: makes those to write that are missing, empty. Returns them.
         Raises SandboxError."""
+        if self.only is None:
+            return ()
         missing = tuple(each for each in self.targets if each.access is Verb.WRITE and not each.exists)
-        for target in missing if self.only is not None else ():
+        for target in missing:
             write_atomic(target, b"")
-        return missing if self.only is not None else ()
+        return missing
 
 
 def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess, level: Level) -> PlannedAccess:
@@ -207,7 +209,7 @@ def plan_access(entry: ToolEntry, values: Mapping[str, Any], access: ToolAccess,
             target.close()
         raise
     alone = manifest.only_paths and level is not Level.OFF
-    zones = () if alone else tuple(map(_zone_effect, access.zones))
+    zones = () if alone else tuple(map(zone_effect, access.zones))
     effects = (_exec_effect(entry, access, level), *zones, *_net_effects(manifest))
     if own:  # a path may be named twice, or be a zone itself
         effects = tuple(dict.fromkeys((*effects, *own)))
@@ -262,7 +264,7 @@ def _exec_effect(entry: ToolEntry, access: ToolAccess, level: Level) -> Effect:
     return Effect(verb=Verb.EXEC, target=target, marks=marks, at_most=limit)
 
 
-def _zone_effect(zone: Zone) -> Effect:
+def zone_effect(zone: Zone) -> Effect:
     writes = zone.mode is AccessMode.RW
     return Effect(
         verb=Verb.WRITE if writes else Verb.READ,

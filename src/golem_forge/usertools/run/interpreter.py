@@ -1,7 +1,7 @@
 """Python interpreters that wait inside walls for the tool they are to run, and the session's pool of them.
 
 `python_job` turns the job of a Python tool into one that waits (`shown/start.py`); `WaitingInterpreter.start` starts
-it; `execute` passes its order, once. Output, limits and ending are the WalledChild's. Refuses what walls refuse.
+it; `run` gives it the script, once. Output, limits and ending are the WalledChild's. Refuses what walls refuse.
 Threat: an interpreter started ahead must not be looser than one started now, so it is `usable` only for an equal job,
 by the same walls, while these would be built the same again.
 
@@ -18,10 +18,9 @@ import contextlib
 import marshal
 import os
 import socket
-from collections.abc import Mapping
 from typing import Final
 
-from golem_forge.core.lazy_dataclass import dataclass, field, replace
+from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.sandbox.process.child import IDLE_SECONDS, IdleChildren, start_on_socket
 from golem_forge.sandbox.process.monitor import TIMEOUT
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level
@@ -36,27 +35,13 @@ _READ_AT_START: Final = frozenset({"LC_ALL", "LC_CTYPE", "GLIBC_TUNABLES", "MALL
 """Variables that the interpreter or its C library looks at once, before it could be told of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOrder:
-    """What `python SCRIPT …` would be given."""
-
-    script: str
-    """The path inside the walls."""
-    argv: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Variables besides those of every child and of the job."""
-    stdin: bytes | None = None
-    search: tuple[str, ...] = ()
-    """Further places to import from, after all others."""
-
-
 def starter_folder() -> str:
     """The host directory that holds the starting program and nothing else."""
     return os.path.realpath(os.path.join(os.path.dirname(__file__), "shown"))
 
 
 def python_job(job: Job, program: ToolProgram, level: Level) -> Job:
-    """Returns the job with this Python as its command, waiting for a RunOrder. Without mounts the starting program is
+    """Returns the job with this Python as its command, waiting for its script. Without mounts the starting program is
     read at its host path.
     """
     folder = HostDirectory(starter_folder(), STARTER_DIR)
@@ -87,12 +72,12 @@ class WaitingInterpreter:
         return cls(walls, job, walled, wire, hidden, sees)
 
     def fits(self, walls: Walls, job: Job) -> bool:
-        """Whether it was started for this, but for what a RunOrder brings."""
+        """Whether it was started for this, but for what `run` brings."""
         return _same_job(walls, job, self._walls, self._job)
 
     @property
     def alive(self) -> bool:
-        """Whether it runs and has had no order yet."""
+        """Whether it runs and has had no script yet."""
         return self._wire is not None and self.walled.child.ending is None
 
     @property
@@ -111,32 +96,30 @@ class WaitingInterpreter:
             return False
 
     def serve(self, job: Job) -> None:
-        """The call's own job, equal to the one it was started for but for what comes with the order."""
+        """The call's own job, equal to the one it was started for but for what comes with the script."""
         self._job = job
 
-    async def execute(self, order: RunOrder) -> None:
-        """Sends the order; from then on it is the tool, and its time counts. An interpreter that has ended gets
-        nothing: its exit status tells why.
+    async def run(
+        self, script: str, argv: tuple[str, ...] = (), stdin: bytes | None = None, search: tuple[str, ...] = ()
+    ) -> WalledChild:
+        """Runs a script (its path inside the walls), as `python SCRIPT …` would: from then on it is the tool, and its
+        time counts. `search`: further places to import from, after all others. An interpreter that has ended gets
+        nothing: its exit status tells why. Where sending fails, nothing of it is left.
         """
         wire, self._wire = self._wire, None
         if wire is None:
             raise RuntimeError("an interpreter runs one tool, once")
+        env = {os.fsencode(name): os.fsencode(value) for name, value in self._job.env.items()}
+        order = marshal.dumps((script, list(argv), env, stdin or None, list(search)), _MARSHAL_FORMAT)
         try:
             self._watch_time()
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                await asyncio.get_running_loop().sock_sendall(wire, _encode_order(order, self._job))
-        finally:
-            wire.close()
-
-    async def run(
-        self, script: str, argv: tuple[str, ...], stdin: bytes | None, search: tuple[str, ...]
-    ) -> WalledChild:
-        """Executes a script, as RunOrder describes it; where that fails, nothing of it is left."""
-        try:
-            await self.execute(RunOrder(script=script, argv=argv, stdin=stdin, search=search))
+                await asyncio.get_running_loop().sock_sendall(wire, len(order).to_bytes(8, "big") + order)
         except BaseException:
             await self.end()
             raise
+        finally:
+            wire.close()
         return self.walled
 
     async def end(self) -> None:
@@ -197,14 +180,6 @@ def comparable_job(job: Job, walls: Walls) -> Job:
 
 def _same_job(walls: Walls, job: Job, other_walls: Walls, other: Job) -> bool:
     return walls is other_walls and comparable_job(job, walls) == comparable_job(other, walls)
-
-
-def _encode_order(order: RunOrder, job: Job) -> bytes:
-    env = {os.fsencode(name): os.fsencode(value) for name, value in {**job.env, **order.env}.items()}
-    content = marshal.dumps(
-        (order.script, list(order.argv), env, order.stdin or None, list(order.search)), _MARSHAL_FORMAT
-    )
-    return len(content).to_bytes(8, "big") + content
 
 
 MOST_IDLE: Final = 4
@@ -312,4 +287,4 @@ async def _try_start(walls: Walls, job: Job) -> WaitingInterpreter | None:
 def _may_wait(job: Job) -> bool:
     """Whether one that waits for nobody yet is harmless."""
     calls = any(directory.inner == CALL_DIRECTORY for directory in job.shown)
-    return not (job.hosts or getattr(job, "shares_network", False) or calls)
+    return not (job.hosts or job.shares_network or calls)

@@ -308,5 +308,5 @@ def _why_not_json(error: ValueError | RecursionError) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno} column {error.colno}"
     if isinstance(error, NotJson | RecursionError):
-        return "too deep, too many values, or broken Unicode in a text"
+        return "too deep, too many values, a number that is too large, or broken Unicode in a text"
     return str(error)[:100]
