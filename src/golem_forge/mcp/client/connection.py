@@ -304,18 +304,14 @@ _LASTED: Final = 30.0
 """A stream that was open for so long was no failure."""
 
 
-async def hear_of_lists(
-    link: ServerLink, changed: Callable[[], None], draw: Callable[[], float] = random.random
-) -> None:
+async def hear_of_lists(link: ServerLink, changed: Callable[[], None]) -> None:
     """Calls `changed` for every change of the lists that a server of 2026-07-28 announces."""
     wanted = {f"{kind}_list_changed": True for kind in ("tools", "prompts") if link.announces(kind)}
     if wanted:
-        await _listen_on(link, changed, wanted, draw)
+        await _listen_on(link, changed, wanted)
 
 
-async def _listen_on(
-    link: ServerLink, changed: Callable[[], None], wanted: Mapping[str, Any], draw: Callable[[], float] = random.random
-) -> None:
+async def _listen_on(link: ServerLink, changed: Callable[[], None], wanted: Mapping[str, Any]) -> None:
     """Keeps a `subscriptions/listen` stream open while the connection lives; one that ended is opened again, later each
     time. Ends where the server refuses it."""
     loop = asyncio.get_running_loop()
@@ -336,7 +332,7 @@ async def _listen_on(
             pass
         failures = 1 if loop.time() - opened > _LASTED else failures + 1
         # a floor: with full jitter alone a server that closes at once could be asked again at once
-        await asyncio.sleep(max(0.1, draw() * backoff_ceiling(failures)))
+        await asyncio.sleep(max(0.1, random.random() * backoff_ceiling(failures)))
 
 
 MOST_WATCHED: Final = 200

@@ -265,10 +265,10 @@ def to_json(records: ServerRecords) -> dict[str, Any]:
         {
             "scope": scope,
             "server": server,
-            "approval": None if (given := record.approval) is None else _fields(given, ServerApproval),
-            **({} if (named := record.named) is None else {"named": _fields(named, ServerApproval)}),
+            "approval": None if (given := record.approval) is None else _fields(given),
+            **({} if (named := record.named) is None else {"named": _fields(named)}),
             "listed": record.listed,
-            "pins": {name: _fields(pin, Pin) for name, pin in record.pins.items()},
+            "pins": {name: _fields(pin) for name, pin in record.pins.items()},
         }
         for (scope, server), record in sorted(records.items())
     ]
@@ -311,8 +311,8 @@ def _parse_pin(data: dict[str, Any]) -> Pin:
     )
 
 
-def _fields(record: ServerApproval | Pin, kind: type[ServerApproval] | type[Pin]) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in kind.__slots__}
+def _fields(record: ServerApproval | Pin) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__slots__}
 
 
 def _typed(value: Any, kind: type[_T]) -> _T:
