@@ -163,15 +163,11 @@ def _in_project(*parts: str) -> Callable[[Path], Path]:
 
 
 def in_settings(mac: str, other: str, *parts: str) -> Callable[[Path], Path]:
-    """Returns a path in the system's settings folder: `~/Library/Application Support`, %APPDATA% or
-    $XDG_CONFIG_HOME.
-    """
+    """Returns a path in the system's settings folder: `~/Library/Application Support` or $XDG_CONFIG_HOME."""
 
     def place(root: Path) -> Path:
         if sys.platform == "darwin":
             return Path.home().joinpath("Library", "Application Support", mac, *parts)
-        if sys.platform == "win32":
-            return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming").joinpath(mac, *parts)
         return _config_home().joinpath(other, *parts)
 
     return place
