@@ -332,7 +332,7 @@ async def _listen_on(link: ServerLink, changed: Callable[[], None], wanted: Mapp
             pass
         failures = 1 if loop.time() - opened > _LASTED else failures + 1
         # a floor: with full jitter alone a server that closes at once could be asked again at once
-        await asyncio.sleep(max(0.1, random.random() * backoff_ceiling(failures)))
+        await asyncio.sleep(max(0.1, random.random() * backoff_ceiling(failures)))  # noqa: S311 - jitter
 
 
 MOST_WATCHED: Final = 200
