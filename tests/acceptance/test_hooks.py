@@ -255,6 +255,10 @@ STRICT = (
     '["blocked"]',
     '"blocked"',
     '{"hookSpecificOutput": [{"permissionDecision": "deny"}]}',
+    '{"verdict": "blocked", "path": "a", "verdict": "allow", "path": "b"}',
+    '{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecision": "allow"}}',
+    'reading the policy …\n  {"verdict": "blocked"}\n  done',
+    'checking 50 %\rchecking 100 %\r{"verdict": "blocked"}',
 )
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from golem_forge.config.hooks_block import PATHS, Hook, HookAudience, HookPoint
 from golem_forge.core.decisions import Verdict, VerdictSource, strictest
+from golem_forge.core.json import unique_members
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars, one_line, shorten, shorten_middle
@@ -75,7 +76,7 @@ _REASON_NAMES: Final = ("reason", "permissionDecisionReason", "stopReason")
 _MODEL_NAMES: Final = ("additionalContext", "agent_message", "agentMessage")
 _PERSON_NAMES: Final = ("systemMessage", "user_message", "userMessage")
 _EDITS: Final = ("updatedInput", "modifiedArgs", "updated_input")
-_ANSWER: Final = regex(r"^[ \t]*\{", re.MULTILINE)
+_ANSWER: Final = regex(r"(?:^|\r)[ \t]*\{", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +195,7 @@ def read_answer(hook: Hook, run: HookRun) -> HookAnswer:
     if answer := _json_part(hook, text):
         parsed: Any = None
         with contextlib.suppress(ValueError, RecursionError):
-            parsed = json.loads(answer)
+            parsed = json.loads(answer, object_pairs_hook=unique_members)
         if isinstance(parsed, dict):
             return _Reader(hook, parsed).answer()
         if hook.on is HookPoint.BEFORE_CALL and (parsed is not None or answer.startswith("{")):
@@ -211,7 +212,7 @@ def _json_part(hook: Hook, text: str) -> str:
     if text.startswith(("[", '"')):  # perhaps JSON, and no answer
         return text
     found = _ANSWER.search(text)
-    return text[found.start() :] if found is not None else ""
+    return text[found.start() :].lstrip() if found is not None else ""
 
 
 def _failed(hook: Hook, run: HookRun) -> HookAnswer:

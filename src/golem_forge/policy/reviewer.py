@@ -31,6 +31,7 @@ from golem_forge.core.calls import Outcome
 from golem_forge.core.decisions import Risk, Verdict, is_riskier
 from golem_forge.core.effects import Verb
 from golem_forge.core.errors import ForgeError
+from golem_forge.core.json import unique_members
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import one_line, shorten, shorten_middle
@@ -230,7 +231,7 @@ def read_review(text: str) -> ReviewAnswer:
         return _unsure("it said too much")
     if text.startswith("{"):
         try:
-            said = json.loads(text, object_pairs_hook=_each_once)
+            said = json.loads(text, object_pairs_hook=unique_members)
         except (ValueError, RecursionError):
             return _unsure("its answer cannot be read")
         word, reason = said.get("answer"), said.get("reason", "")
@@ -241,13 +242,6 @@ def read_review(text: str) -> ReviewAnswer:
     if found is None:
         return _unsure("its answer cannot be read")
     return ReviewAnswer(says=Says(found[1].lower()), reason=_line(found[2] or ""))
-
-
-def _each_once(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Threat: a program that puts a path into the text of its answer may print `deny` and, from the path, `approve`."""
-    if len(found := dict(members)) < len(members):
-        raise ValueError("a member twice")
-    return found
 
 
 def _cut(text: str, most: int) -> str:

@@ -123,8 +123,12 @@ def test_secrets_are_accepted_by_a_path_rule_of_the_person(place: Place) -> None
     book = place.book(rules(f"{{path: /workspace/.env, access: [read], accept: [secret_path], {ALLOW}}}"))
     secret = effect("read", "/workspace/.env", zone_verdict=Verdict.PRE_APPROVED, marks=(Mark.SECRET_PATH,))
     other = effect("read", "/workspace/x.pem", zone_verdict=Verdict.PRE_APPROVED, marks=(Mark.SECRET_PATH,))
+    changed = effect("delete", "/workspace/.env", zone_verdict=Verdict.PRE_APPROVED, marks=(Mark.SECRET_PATH,))
     assert place.lifted(book, call(secret)) == "runs"
     assert place.lifted(book, call(secret, other)) == "asks"
+    for access in ("[read]", "[read, write, delete]"):  # what moves a secret file reads and deletes it
+        book = place.book(rules(f"{{path: /workspace/.env, access: {access}, accept: [secret_path], {ALLOW}}}"))
+        assert place.lifted(book, call(secret, changed)) == "asks", access
 
 
 def test_obeyed_paths_are_accepted_by_a_path_rule_of_the_person(place: Place) -> None:

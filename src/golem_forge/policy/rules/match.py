@@ -310,13 +310,15 @@ def _accepted(allowing: list[Hit], effects: tuple[Effect, ...]) -> frozenset[str
     for hit in allowing:
         if hit.rule.accept and hit.rule.origin is RuleOrigin.USER:
             given.setdefault(hit.index, set()).update(hit.rule.accept)
+            if hit.effect is not None and hit.effect.verb is not Verb.READ:  # a secret may be read, never changed
+                given[hit.index].discard(SECRET_PATH)
     if not given:
         return frozenset()
     carried: dict[str, list[int]] = {}
     for index, effect in enumerate(effects):
         for danger in effect.dangers:
             carried.setdefault(danger, []).append(index)
-        if Mark.SECRET_PATH in effect.marks and effect.verb is Verb.READ:
+        if Mark.SECRET_PATH in effect.marks:
             carried.setdefault(SECRET_PATH, []).append(index)
         if Mark.OBEYED_PATH in effect.marks:
             carried.setdefault(OBEYED_PATH, []).append(index)
