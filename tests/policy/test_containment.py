@@ -60,6 +60,7 @@ def test_no_other_floor_stays_inside(mark: Mark) -> None:
         ("git remote update", "git remote update"),
         ("git submodule update --init", "git submodule update"),
         ("pip install requests", "pip install"),
+        ("pip3.11 install requests", "pip install"),
         ("python3 -m pip install -r requirements.txt", "pip install"),
         ("uv sync", "uv sync"),
         ("npm ci", "npm ci"),

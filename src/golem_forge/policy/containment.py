@@ -230,7 +230,7 @@ OUTSIDE_NEEDS: Final = (
     ),
     OutsideNeed(names("git"), _REMOTE, _phrases("clone"), operand=names_a_host, way=_ALONE),
     OutsideNeed(
-        names("pip pip3 pipx"),
+        names("pip pipx"),
         _REGISTRY,
         _phrases("install download wheel upgrade upgrade-all inject run search index"),
         group="python",
@@ -297,6 +297,7 @@ _BY_PROGRAM: Final = {
 _GIT_VALUED: Final = names("--git-dir --work-tree --namespace --super-prefix --config-env --attr-source --exec-path")
 _VALUED: Final = {"git": ("Cc", _GIT_VALUED), "npm": ("", names("--prefix")), "pnpm": ("C", names("--dir --filter"))}
 _PYTHON: Final = regex(r"(?:python|pypy)[0-9.]*")
+_PIP: Final = regex(r"pip[0-9.]*")
 
 
 def outside_needs(found: CommandScan) -> Iterator[tuple[str, str]]:
@@ -323,6 +324,8 @@ def _need_of(command: FoundCommand) -> tuple[str, OutsideNeed] | None:
     program, arguments = command.program, command.arguments
     if _PYTHON.fullmatch(program) and arguments[:2] in (("-m", "pip"), ("-m", "pipx"), ("-m", "uv")):
         program, arguments = arguments[1], arguments[2:]
+    if _PIP.fullmatch(program):
+        program = "pip"
     rows = _BY_PROGRAM.get(program, ())
     if not rows:
         return None
