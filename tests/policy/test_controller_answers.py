@@ -440,3 +440,10 @@ async def test_a44_hostile_arguments_are_shown_escaped_and_whole(make_path: Any,
     assert "u001b" in payload or "\\x1b" in payload
     assert "; rm -rf x" in payload
     assert "2 control or invisible characters are shown as escapes" in ask[0].warnings
+
+
+async def test_a_tool_without_a_description_is_asked_about_by_its_name(make_path: Any, asked: Any) -> None:
+    ask = asked({"approved": True})
+    path = make_path(Tool("send", "", execute=lambda: "sent"), ask=ask)
+    assert (await path.call(ToolCall("send", {}))).text == "sent"
+    assert ask[0].description == "send"

@@ -460,12 +460,11 @@ def build_request(
     definition = tool.definition
     uncovered = judged.uncovered if len(judged.uncovered) < len(effects) else ()
     marks = (NOT_COVERED if index in uncovered else "" for index in range(len(effects)))
+    summary = shorten_prose(next(iter(tool.description.splitlines()), ""), 200)
     kind = next((_TYPES[effect.verb] for effect in effects if effect.verb in _TYPES), "tool_call")
     return ApprovalRequest(
         type=kind if definition.approved else "definition",
-        description=escape_control_chars(
-            f"{tool.label or tool.name}: {shorten_prose(tool.description.splitlines()[0], 200)}"
-        ),
+        description=escape_control_chars(f"{tool.label or tool.name}: {summary}" if summary else tool.label or tool.name),
         tool=tool.name,
         label=tool.label,
         args=shown,
