@@ -62,6 +62,12 @@ async def test_bad_input_is_one_clear_outcome(make_path: Any, args: Any, says: s
     assert (await outcome_of(path, "add", {"a": 1})).ok, "the session goes on"
 
 
+@pytest.mark.parametrize("name", [None, 5, ["add"]], ids=repr)
+async def test_a_name_that_is_no_text_is_no_tool(make_path: Any, name: Any) -> None:
+    outcome = await outcome_of(make_path(add), name, {"a": 1})
+    assert (outcome.status, outcome.error) == ("tool_not_found", f"Unknown tool {str(name)!r}.")
+
+
 async def test_deep_nesting_is_refused(make_path: Any) -> None:
     @tool(needs_approval=False)
     def take(data: Any) -> str:

@@ -145,6 +145,8 @@ async def _no_refresh() -> None:
 def resolve(call: ToolCall, catalog: Catalog, policy_of: HandoverPolicy) -> Resolved:
     if call.problem:
         raise InputInvalid(call.problem)
+    if not isinstance(call.name, str):
+        raise ToolNotFound(str(call.name)[:200])
     tool = catalog.resolve(call.name, call.caller)
     args = {} if call.args is None else call.args
     if isinstance(args, (str, bytes)):
