@@ -531,5 +531,6 @@ async def test_replay_compares_a_reviewer_with_my_own_answers(
     place.own({"reviewer": {"run": str(program), "up_to": "low"}})
     code, out, _ = await replay()
     assert code == 0 and "4  not its to answer" in out
-    assert (await replay("--since", "soon"))[0] == 2
+    for since in ("soon", "0d", "999999999999d", f"{'9' * 5000}s"):
+        assert (await replay("--since", since))[0] == 2
     assert not list(place.root.glob("[23].txt"))

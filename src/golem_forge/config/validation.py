@@ -34,8 +34,9 @@ if TYPE_CHECKING:
     from golem_forge.config.sandbox_block import ZoneEntry
 
 
-_DURATION: Final = regex(r"(\d+)(s|m|h|d)")
+_DURATION: Final = regex(r"(\d{1,12})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MOST_SECONDS: Final = 36_500 * 86_400
 INVALID: Final = object()
 """Stands for a value that did not pass; it is left out of the result."""
 
@@ -202,9 +203,10 @@ def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def time_span(text: str) -> float | None:
-    """Returns the seconds of a time like `30m`; None for another text."""
+    """Returns the seconds of a time like `30m`; None for another text, and for more than a hundred years."""
     found = _DURATION.fullmatch(text)
-    return float(int(found[1]) * _SECONDS[found[2]]) if found is not None and int(found[1]) else None
+    seconds = int(found[1]) * _SECONDS[found[2]] if found is not None else 0
+    return float(seconds) if 0 < seconds <= _MOST_SECONDS else None
 
 
 def one_of(*allowed: str) -> Check:
