@@ -631,6 +631,8 @@ def test_what_is_wrong_with_a_hook_is_said_with_its_line(place: Place) -> None:
         "  - {on: before_call, run: x, tell: model}\n"
         "  - {on: before_call}\n"
         "  - {on: before_call, run: x, timout_s: 3}\n"
+        "  - {on: before_call, run: x, paths: [./migrations/**]}\n"
+        "  - {on: before_call, run: x, paths: [migrations/]}\n"
     )
     with pytest.raises(ConfigError) as caught:
         place.session()
@@ -643,6 +645,8 @@ def test_what_is_wrong_with_a_hook_is_said_with_its_line(place: Place) -> None:
         (6, "nothing to tell the model"),
         (7, "'run' is missing"),
         (8, "'timeout_s'"),
+        (9, "paths[0]: expected a glob"),
+        (10, "paths[0]: expected a glob"),
     ):
         assert any(each.startswith(f"forge.yaml:{line}: ") and part in each for each in problems.splitlines()), (
             line,

@@ -86,6 +86,10 @@ _name: Final = value_that(
     lambda value: isinstance(value, str) and _NAME.fullmatch(value) is not None,
     "a name of at most 40 letters, digits, `.`, `_` and `-`",
 )
+_glob: Final = value_that(
+    lambda value: isinstance(value, str) and {"", ".", ".."}.isdisjoint(value.removeprefix("/").split("/")),
+    "a glob from the root of a zone on, like `migrations/**`, without an empty, `.` or `..` part",
+)
 HOOK_KEYS: Final[dict[str, Check]] = {
     "hooks": list_of(
         MappingSchema(
@@ -94,7 +98,7 @@ HOOK_KEYS: Final[dict[str, Check]] = {
                 "run": text,
                 "name": _name,
                 "tools": list_of(text),
-                "paths": list_of(text),
+                "paths": list_of(_glob),
                 "tell": one_of(*HookAudience),
                 "timeout_s": _seconds,
                 "walls": one_of("inside", ON_HOST),
