@@ -15,6 +15,7 @@ import pytest
 from tests.deadlines import LONG, PATIENCE
 
 from golem_forge import open_session
+from golem_forge.agent.session import entry_session
 from golem_forge.agent.trust import trust_store
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ConfigError
@@ -297,6 +298,27 @@ async def test_a_hooks_ask_is_answered_by_a_person_alone_and_kept_for_this_call_
         assert (await session.call(*WRITE)).decision.answered_by == "memory"
         other = await session.call("write_file", {"path": "/workspace/other.py", "content": ""})
         assert other.decision.answered_by == "person" and len(ask) == 2
+
+
+async def test_a_worker_whose_zone_begins_deeper_does_not_get_around_a_hook(place: Place) -> None:
+    (place.root / "migrations").mkdir()
+    zone = "{name: workspace, mode: rw, subpath: migrations}"
+    (place.root / "main.worker").write_text(
+        f"---\nname: main\ntoolsets: {{filesystem: {{}}}}\nsandbox: {{zones: [{zone}]}}\n---\nWork.\n"
+    )
+    refuses = place.program("refuses", "#!/bin/sh\necho 'made by people' >&2\nexit 2\n")
+    notes = place.program("notes", "#!/bin/sh\necho noted\n")
+    place.own(
+        {"on": "before_call", "paths": ["migrations/*.sql"], "run": refuses},
+        {"on": "after_call", "paths": ["migrations/*.txt"], "run": notes, "tell": "model"},
+    )
+    trust_store(forge_home()).give(place.root)
+    async with entry_session(place.root, approval="approve_all") as session:
+        outcome = await session.call("write_file", {"path": "/workspace/1.sql", "content": ""})
+        assert outcome.status is Status.POLICY_DENIED and "made by people" in outcome.error
+        outcome = await session.call("write_file", {"path": "/workspace/1.txt", "content": ""})
+        assert outcome.ok and "noted" in outcome.text
+    assert sorted(each.name for each in (place.root / "migrations").iterdir()) == ["1.txt"]
 
 
 async def test_an_edit_asks_the_hooks_again(place: Place, asked: Callable[..., Any]) -> None:

@@ -320,9 +320,11 @@ def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:
 def call_paths(hook: Hook, effects: tuple[Effect, ...] | None) -> list[str] | None:
     """Returns the call's paths that the hook matches; None if the hook does not match the call. A call with unknown
     paths matches every hook.
+
+    Threat: a worker whose zone begins deeper has other names for its files. A hook is asked by the program's names too.
     """
-    known = [each.target for each in effects or () if each.verb in _TOUCHES_FILES and each.target.startswith("/")]
-    paths = matching_paths(hook, known)
+    files = (each for each in effects or () if each.verb in _TOUCHES_FILES and each.target.startswith("/"))
+    paths = [each.target for each in files if matching_paths(hook, (each.target, each.outer or each.target))]
     if paths or not hook.paths:
         return paths
     open_ended = effects is None or any(each.verb not in _TOUCHES_FILES and not each.proven for each in effects)
