@@ -307,17 +307,17 @@ async def test_a_worker_whose_zone_begins_deeper_does_not_get_around_a_hook(plac
         f"---\nname: main\ntoolsets: {{filesystem: {{}}}}\nsandbox: {{zones: [{zone}]}}\n---\nWork.\n"
     )
     refuses = place.program("refuses", "#!/bin/sh\necho 'made by people' >&2\nexit 2\n")
-    notes = place.program("notes", "#!/bin/sh\necho noted\n")
+    notes = place.program("notes", "#!/bin/sh\necho noted; cat \"$@\"\n")
     place.own(
         {"on": "before_call", "paths": ["migrations/*.sql"], "run": refuses},
-        {"on": "after_call", "paths": ["migrations/*.txt"], "run": notes, "tell": "model"},
+        {"on": "after_call", "paths": ["migrations/*.txt"], "run": f"{notes} {{paths}}", "tell": "model"},
     )
     trust_store(forge_home()).give(place.root)
     async with entry_session(place.root, approval="approve_all") as session:
         outcome = await session.call("write_file", {"path": "/workspace/1.sql", "content": ""})
         assert outcome.status is Status.POLICY_DENIED and "made by people" in outcome.error
-        outcome = await session.call("write_file", {"path": "/workspace/1.txt", "content": ""})
-        assert outcome.ok and "noted" in outcome.text
+        outcome = await session.call("write_file", {"path": "/workspace/1.txt", "content": "seen\n"})
+        assert outcome.ok and "  | noted\n  | seen" in outcome.text
     assert sorted(each.name for each in (place.root / "migrations").iterdir()) == ["1.txt"]
 
 

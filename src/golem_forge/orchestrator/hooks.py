@@ -318,13 +318,14 @@ def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:
 
 
 def call_paths(hook: Hook, effects: tuple[Effect, ...] | None) -> list[str] | None:
-    """Returns the call's paths that the hook matches; None if the hook does not match the call. A call with unknown
-    paths matches every hook.
+    """Returns the call's paths that the hook matches, by the program's names; None if the hook does not match the call.
+    A call with unknown paths matches every hook.
 
     Threat: a worker whose zone begins deeper has other names for its files. A hook is asked by the program's names too.
     """
     files = (each for each in effects or () if each.verb in _TOUCHES_FILES and each.target.startswith("/"))
-    paths = [each.target for each in files if matching_paths(hook, (each.target, each.outer or each.target))]
+    named = ((each.outer or each.target, each.target) for each in files)
+    paths = [names[0] for names in named if matching_paths(hook, names)]
     if paths or not hook.paths:
         return paths
     open_ended = effects is None or any(each.verb not in _TOUCHES_FILES and not each.proven for each in effects)
@@ -336,9 +337,10 @@ def _effect(effect: Effect) -> dict[str, Any]:
 
 
 def _effect_paths(state: CallState) -> list[str]:
-    """Returns the paths that an unrecorded call declared it would change."""
+    """Returns the paths that an unrecorded call declared it would change, by the program's names."""
     effects = state.judged.facts.effects if state.judged is not None else state.tool.effects
-    return [each.target for each in effects or () if each.verb in _CHANGES and each.target.startswith("/")]
+    changes = (each for each in effects or () if each.verb in _CHANGES and each.target.startswith("/"))
+    return [each.outer or each.target for each in changes]
 
 
 def _add_aftermath(outcome: Outcome, walled: WalledChild) -> None:

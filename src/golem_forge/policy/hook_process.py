@@ -96,7 +96,7 @@ class HookProcesses:
         return await self.run(HookOrder(ready=ReadyHook(hook=hook), input=stdin))
 
     async def shown_paths(self, paths: Iterable[str]) -> list[str]:
-        """Virtual paths as a hook in these walls finds them."""
+        """The program's virtual paths as a hook in these walls finds them."""
         if self._walls is None:
             return list(paths)
         level = await self._walls.level()
@@ -104,14 +104,18 @@ class HookProcesses:
 
     async def directory(self) -> str:
         """The default zone as a hook finds it; empty: there is none."""
-        zone = self._walls.sandbox.default_zone if self._walls is not None else None
-        return (await self.shown_paths([f"/{zone}"]))[0] if zone else ""
+        walls = self._walls
+        zone = walls.sandbox.default_zone if walls is not None else None
+        return walls.mount_point(zone, await walls.level()) if walls is not None and zone else ""
 
     def _shown(self, path: str, level: Level) -> str:
-        _, zone, *parts = path.split("/")
+        _, name, *parts = path.split("/")
         assert self._walls is not None
-        place = self._walls.mount_point(zone, level)
-        return "/".join((place, *parts)) if place else path
+        zone, place = self._walls.sandbox.zones.get(name), self._walls.mount_point(name, level)
+        above = zone.subpath if zone is not None else ()  # the worker's zone may begin deeper
+        if not place or tuple(parts[: len(above)]) != above:
+            return path
+        return "/".join((place, *parts[len(above) :]))
 
     def _needed_walls(self) -> Walls:
         if self._walls is None or self._home is None:
