@@ -307,7 +307,7 @@ async def test_a_worker_whose_zone_begins_deeper_does_not_get_around_a_hook(plac
         f"---\nname: main\ntoolsets: {{filesystem: {{}}}}\nsandbox: {{zones: [{zone}]}}\n---\nWork.\n"
     )
     refuses = place.program("refuses", "#!/bin/sh\necho 'made by people' >&2\nexit 2\n")
-    notes = place.program("notes", "#!/bin/sh\necho noted; cat \"$@\"\n")
+    notes = place.program("notes", '#!/bin/sh\necho noted; cat "$@"\n')
     place.own(
         {"on": "before_call", "paths": ["migrations/*.sql"], "run": refuses},
         {"on": "after_call", "paths": ["migrations/*.txt"], "run": f"{notes} {{paths}}", "tell": "model"},

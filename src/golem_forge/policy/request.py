@@ -464,7 +464,7 @@ def build_request(
     kind = next((_TYPES[effect.verb] for effect in effects if effect.verb in _TYPES), "tool_call")
     return ApprovalRequest(
         type=kind if definition.approved else "definition",
-        description=escape_control_chars(f"{tool.label or tool.name}: {summary}" if summary else tool.label or tool.name),
+        description=escape_control_chars(": ".join(part for part in (tool.label or tool.name, summary) if part)),
         tool=tool.name,
         label=tool.label,
         args=shown,
