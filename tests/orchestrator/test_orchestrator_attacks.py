@@ -305,12 +305,18 @@ async def test_a_secret_inside_any_kind_of_result_is_taken_out(make_path: Any) -
     async def fail() -> str:
         raise ValueError("A" * 988 + secret + "B" * 3000)
 
+    @tool(needs_approval=False)
+    async def cancelled() -> str:
+        raise asyncio.CancelledError(f"gave up on {secret}")
+
     redactor = Redactor()
     redactor.add_secret("S", secret)
-    path = make_path(leak, fail, redactor=redactor)
+    path = make_path(leak, fail, cancelled, redactor=redactor)
     assert secret not in str((await path.call(ToolCall("leak", {}))).result)
     error = (await path.call(ToolCall("fail", {}))).error
     assert secret[:8] not in error and len(error) < 3000
+    error = (await path.call(ToolCall("cancelled", {}))).error
+    assert "gave up" in error and secret not in error
 
 
 @pytest.mark.parametrize(

@@ -283,8 +283,8 @@ def bound_text(text: str, limit: int, keep: OutputStore, worker: str) -> tuple[s
     return head_and_tail(FixedText(data), limit, handle), handle
 
 
-def bound_result(result: ToolResult, keep: OutputStore, worker: str, limit: int = TEXT_LIMIT) -> tuple[ToolResult, str]:
-    text, handle = bound_text(result.text, limit, keep, worker)
+def bound_result(result: ToolResult, keep: OutputStore, worker: str) -> tuple[ToolResult, str]:
+    text, handle = bound_text(result.text, TEXT_LIMIT, keep, worker)
     value = result.value if _fits(result.value, VALUE_LIMIT) else _without_bulk(result.value)
     structured = result.structured if _fits(result.structured, VALUE_LIMIT) else None
     content = result.content if _fits(list(result.content), CONTENT_LIMIT) else ()
@@ -390,10 +390,7 @@ class BoundStage:
             return self.ended(state, error)
         if isinstance(error, ForgeError):
             return state.outcome(error.status, error=self.safe(error.message), code=error.code)
-        text = failure_text(error)
-        if isinstance(error, asyncio.CancelledError):  # the tool cancelled something of its own and let it escape
-            return state.outcome(Status.EXECUTION_FAILED, error=text)
-        return state.outcome(Status.EXECUTION_FAILED, error=self.safe(text))
+        return state.outcome(Status.EXECUTION_FAILED, error=self.safe(failure_text(error)))
 
     def safe(self, text: str) -> str:
         """Returns the text for the caller: without secrets and host paths, then shortened."""
