@@ -275,6 +275,7 @@ class CallHooks:
         """Emits the event of a finished hook, with a line for the person where they should see one."""
         told = self._scope.services.told_hooks
         lines = [answer.to_person, *answer.warnings]
+        says_something = answer.verdict or answer.to_model or any(lines)
         if answer.failure and (hook.name not in told or hook.on is HookPoint.BEFORE_CALL):
             told.add(hook.name)
             lines.append(answer.failure)
@@ -285,7 +286,7 @@ class CallHooks:
         data: dict[str, Any] = {
             "hook": hook.name,
             "on": hook.on.value,
-            "status": "failed" if answer.failure else "said" if _says_something(answer) else "ok",
+            "status": "failed" if answer.failure else "said" if says_something else "ok",
             "durationMs": round(run.seconds * 1000, 1),
         }
         optional = {
@@ -305,10 +306,6 @@ class CallHooks:
         data: dict[str, Any] = {"reviewer": name, "answer": said.says.value, "toolCallId": call_id}
         data |= {"durationMs": round(said.seconds * 1000, 1)} | ({"reason": said.reason} if said.reason else {})
         self._recorder.show("reviewed", data)
-
-
-def _says_something(answer: HookAnswer) -> bool:
-    return bool(answer.verdict or answer.to_model or answer.to_person or answer.warnings)
 
 
 def _tool_names(tool: Tool, requested: str) -> tuple[str, ...]:

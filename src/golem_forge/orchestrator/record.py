@@ -330,7 +330,7 @@ class ChangeRecorder:
         for name, paths in zones.items():
             history = zone_history(self._scope.sandbox.zones[name], self._home, self._services.undo)
             self._services.parts.get(OpenRecordings).histories.add(history)
-            begin = history.begin if paths is None else _partial_begin(history, paths)
+            begin = history.begin if paths is None else partial(history.begin_at, paths)
             if (span := begin(self._services.id, call, label, facts)) is not None:
                 opened.append((history, span, paths))
         return CallRecording(opened, facts)
@@ -494,7 +494,3 @@ def _is_recorded(state: CallState) -> bool:
 
 def _commands_write(zone: Zone) -> bool:
     return zone.name != USER_TOOLS and zone.mode is AccessMode.RW and Verdict.BLOCKED not in (zone.write, zone.delete)
-
-
-def _partial_begin(history: ZoneHistory, paths: frozenset[Parts]) -> Any:
-    return lambda *facts: history.begin_at(paths, *facts)

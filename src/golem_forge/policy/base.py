@@ -129,8 +129,6 @@ async def _run_with_timeout(
 ) -> tuple[Any, BaseException | None]:
     """The answer, or what it raised. One that does not answer in time, or whose call is cancelled, is abandoned, even
     if it ignores being cancelled.
-
-    Threat: a check that changes its arguments would change what is shown, recorded and run. It gets a copy.
     """
     arguments = (deepcopy(values), ctx.without_calls()) if predicate_wants_context(predicate) else (deepcopy(values),)
     check = asyncio.ensure_future(_run_predicate(predicate, arguments))

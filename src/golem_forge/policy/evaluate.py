@@ -500,27 +500,20 @@ def call_keys(
     )
 
 
-@dataclass(slots=True)
-class _CachedDecision:
-    """An evaluated call, and all that another call must have in common with it."""
-
-    judged: Evaluation
-    needs_approval: Any
-    effects: tuple[Effect, ...]
-    worker: str
-
-
 class DecisionCache:
     def __init__(self) -> None:
-        self._by_tool: dict[Tool, _CachedDecision] = {}
+        self._by_tool: dict[Tool, tuple[Evaluation, Any]] = {}
+        """An evaluated call, and the tool's `needs_approval` that it was made with."""
 
     def get(self, tool: Tool, facts: CallFacts) -> Evaluation | None:
-        before = self._by_tool.get(tool)
-        if before is None or before.effects is not facts.effects or before.worker != facts.worker:
+        if (found := self._by_tool.get(tool)) is None:
             return None
-        if facts.handed or facts.command is not None or before.needs_approval is not tool.needs_approval:
+        before, needs_approval = found
+        if before.facts.effects is not facts.effects or before.facts.worker != facts.worker:
             return None
-        return before.judged if tool.definition_approved else None
+        if facts.handed or facts.command is not None or needs_approval is not tool.needs_approval:
+            return None
+        return before if tool.definition_approved else None
 
     def put(self, tool: Tool, judged: Evaluation) -> None:
         decision, facts, outcome = judged.decision, judged.facts, judged.outcome
@@ -530,7 +523,7 @@ class DecisionCache:
         if tool.source is not SourceKind.MCP or not facts.effects or facts.handed or callable(tool.needs_approval):
             return
         if outcome is None or not outcome.matched:
-            self._by_tool[tool] = _CachedDecision(judged, tool.needs_approval, facts.effects, facts.worker)
+            self._by_tool[tool] = judged, tool.needs_approval
 
     def clear(self) -> None:
         self._by_tool.clear()

@@ -264,7 +264,8 @@ class Catalog:
         return self.find(query, limit, caller).tools
 
     def find(self, query: str, limit: int = 10, caller: Caller | None = None) -> SearchResult:
-        return self.find_among(query, limit, self._tools if caller is None else self._names_for(caller))
+        by_caller = self._for_people if caller == _HUMAN else self._for_models
+        return self.find_among(query, limit, self._tools if caller is None else by_caller)
 
     def find_among(self, query: str, limit: int, tools: Mapping[str, Tool]) -> SearchResult:
         """Searches like `find`, but only in the given tools."""
@@ -272,9 +273,6 @@ class Catalog:
             self._index.update(self._tools)
             self._indexed_version = self.version
         return self._index.find(query, limit, tools)
-
-    def _names_for(self, caller: Caller) -> dict[str, Tool]:
-        return self._for_people if caller == _HUMAN else self._for_models
 
     def _by_alias(self, name: str, names: dict[str, Tool], caller: Caller) -> Tool:
         if name in self._reserved and caller in RESERVED[name.partition(":")[0]]:
