@@ -18,7 +18,7 @@ import functools
 import inspect
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -151,6 +151,15 @@ _VARIABLE: Final = regex(r"\{(\+?)([A-Za-z_][A-Za-z0-9_]*)\}")
 _SCHEME: Final = regex(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
+def _read(value: Any, reader: Callable[[Any], Any]) -> Any:
+    """Passes a function's value through `reader`, once it is there."""
+
+    async def later() -> Any:
+        return reader(await value)
+
+    return later() if inspect.isawaitable(value) else reader(value)
+
+
 class _Offered(FunctionTool[..., Any]):
     """Base of prompts and resources: it normalises their value and holds their completions."""
 
@@ -158,11 +167,7 @@ class _Offered(FunctionTool[..., Any]):
     complete: Complete = None
 
     def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
-        value = super().invoke(values, ctx)
-        return self._await_shape(value) if inspect.isawaitable(value) else self._shape(value)
-
-    async def _await_shape(self, value: Any) -> Any:
-        return self._shape(await value)
+        return _read(super().invoke(values, ctx), self._shape)
 
     def _shape(self, value: Any) -> Any:
         raise NotImplementedError
@@ -179,8 +184,7 @@ class _Offered(FunctionTool[..., Any]):
             if not callable(function):
                 return []
             takes = len(inspect.signature(function).parameters)
-            found = function(typed, others) if takes > 1 else function(typed)
-            return _awaited_values(found) if inspect.isawaitable(found) else _values(found)
+            return _read(function(typed, others) if takes > 1 else function(typed), _values)
 
         return Tool(
             f"complete:{self.name}",
@@ -198,10 +202,6 @@ _COMPLETE_SCHEMA: Final = {
     "properties": {"argument": {"type": "string"}, "value": {"type": "string"}, "others": {"type": "object"}},
     "required": ["argument", "value"],
 }
-
-
-async def _awaited_values(found: Awaitable[Any]) -> list[str]:
-    return _values(await found)
 
 
 def _values(found: Any) -> list[str]:
@@ -476,8 +476,7 @@ class McpTool(Tool):
     """A Tool whose function gives a CallToolResult, or anything else that a tool may return."""
 
     def invoke(self, values: dict[str, Any], ctx: ToolContext | None) -> Any:
-        value = super().invoke(values, ctx)
-        return _await_result(value) if inspect.isawaitable(value) else _read_result(value)
+        return _read(super().invoke(values, ctx), _read_result)
 
 
 @takes_options("define_mcp_tool", at=0)
@@ -519,10 +518,6 @@ def define_mcp_tool(
         read_only=read_only,
         source=SourceKind.NATIVE,
     )
-
-
-async def _await_result(value: Any) -> Any:
-    return _read_result(await value)
 
 
 def _read_result(value: Any) -> Any:
