@@ -219,6 +219,13 @@ def asked() -> type[Asked]:
 
 
 @pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
 def make_path(own_home: Path) -> Callable[..., Any]:
     """Builds an Orchestrator over the given tools: `make_path(add, ask=Asked(…))`, or `mode=…` without a callback."""
     from golem_forge.orchestrator.orchestrator import Orchestrator

@@ -24,14 +24,6 @@ from golem_forge.sandbox.undo import zone_history
 from golem_forge.storage.home import forge_home
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    root = tmp_path / "project"
-    root.mkdir()
-    (root / "a.txt").write_text("one\n")
-    return root
-
-
 class Place:
     """A project, the person's own config.yaml, and programs of theirs."""
 
@@ -67,6 +59,7 @@ class Place:
 
 @pytest.fixture
 def place(project: Path, own_home: Path) -> Place:
+    (project / "a.txt").write_text("one\n")
     return Place(project, own_home)
 
 

@@ -54,10 +54,8 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path, own_home: Path) -> Place:
-    root = tmp_path / "project"
-    root.mkdir()
-    return Place(root, own_home)
+def place(project: Path, own_home: Path) -> Place:
+    return Place(project, own_home)
 
 
 def reviews(session: Any) -> list[dict[str, Any]]:

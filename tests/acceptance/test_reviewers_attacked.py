@@ -91,11 +91,9 @@ class Attacked:
 
 
 @pytest.fixture
-def place(tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacked]:
-    root = tmp_path / "project"
-    root.mkdir()
+def place(project: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attacked]:
     monkeypatch.setenv("OPENAI_API_KEY", "canary-key")
-    attacked = Attacked(root)
+    attacked = Attacked(project)
     with attacked.server:
         forge_home().ensure()
         models = {"openai-compatible": {"base_url": attacked.server.base_url("openai")}}

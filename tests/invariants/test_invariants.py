@@ -38,13 +38,6 @@ def counting(name: str = "count", **options: Any) -> tuple[Any, list[int]]:
     return tool(name=name, **options)(count), runs
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("answer", [True, False])
 async def test_invariant_01_approved_runs_once_and_denied_never(

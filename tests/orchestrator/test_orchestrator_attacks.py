@@ -25,13 +25,6 @@ from golem_forge.tools.context import Plan
 SECRET = "canary-5522-ccdd"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    return folder
-
-
 async def answered(work: Any) -> Any:
     """Nobody hangs."""
     return await asyncio.wait_for(work, PATIENCE)
