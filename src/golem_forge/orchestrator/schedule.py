@@ -27,6 +27,7 @@ from golem_forge.core.decisions import Status
 from golem_forge.core.effects import Mark, Verb
 from golem_forge.core.regex import regex
 from golem_forge.core.signals import InterruptSignal
+from golem_forge.sandbox.host import is_below
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.zones import AccessMode
 
@@ -460,7 +461,7 @@ def reads_of(state: CallState, sandbox: Sandbox | None) -> tuple[str, ...]:
             found.append(effect.real or effect.target)
         elif effect.verb is Verb.EXEC and effect.real:
             program = _CONTENT_HASH.sub("", effect.real)
-            found += [program] if any(_is_within(program, zone) for zone in zones) else ()
+            found += [program] if any(is_below(program, zone) for zone in zones) else ()
     return tuple(found)
 
 
@@ -477,12 +478,8 @@ def touched_by(state: CallState) -> tuple[str, ...] | None:
 
 def paths_overlap(some: Iterable[str], others: Sequence[str]) -> bool:
     """Whether a path of one list equals, contains or lies in a path of the other."""
-    return any(_is_within(one, other) or _is_within(other, one) for one in some for other in others)
+    return any(is_below(one, other) or is_below(other, one) for one in some for other in others)
 
 
 def _specific_paths(paths: Iterable[str]) -> list[str]:
     return [path for path in paths if path not in ANYWHERE]
-
-
-def _is_within(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -32,7 +32,7 @@ from golem_forge.core.text import display_name
 from golem_forge.events.redaction import Redactor
 from golem_forge.policy.hooks import MOST_PATHS, HookOrder, HookRun, ReadyHook
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.host import SYSTEM, person_environ, safe_path
+from golem_forge.sandbox.host import SYSTEM, is_below, person_environ, safe_path
 from golem_forge.sandbox.process.monitor import OUTPUT_LIMIT, REASONS, TIMEOUT, ExitStatus
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import HostDirectory, Job, Level, Streams
@@ -192,7 +192,7 @@ class HookProcesses:
             if not os.path.isabs(word) or not os.path.isfile(word):
                 continue
             real = os.path.realpath(word)
-            if _is_in(real, visible):
+            if any(is_below(real, each) for each in visible):
                 continue
             self._refuse_zones(real, walls.sandbox, word)
             written = re.compile(rf"(?<![\w./~-]){re.escape(word)}(?![\w./~-])")  # not as a part of a longer word
@@ -219,7 +219,7 @@ class HookProcesses:
     @staticmethod
     def _refuse_zones(real: str, sandbox: Sandbox, named: str, instead: str = "keep it elsewhere") -> None:
         inside: Zone | None = next(
-            (zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS and _is_in(real, (zone.host,))), None
+            (zone for zone in sandbox.zones.values() if zone.name != USER_TOOLS and is_below(real, zone.host)), None
         )
         if inside is not None:
             why = f"lies in the zone /{inside.name}, where a model could change it; {instead}"
@@ -276,10 +276,6 @@ def _single_quoted(word: str) -> str:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _is_in(path: str, directories: Iterable[str]) -> bool:
-    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in directories)
 
 
 def _read(path: str, named: str) -> tuple[int, bytes]:
