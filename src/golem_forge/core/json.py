@@ -160,22 +160,16 @@ def strict_json(data: str | bytes) -> Any:
     return json.loads(data, parse_constant=_refuse_constant)
 
 
-def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An `object_pairs_hook`: raises ValueError for a member that appears twice.
-
-    Threat: a program that puts a path into the text of its answer may print one verdict and, from the path, another.
-    """
-    if len(members := dict(pairs)) < len(pairs):
-        raise ValueError("a member appears twice")
-    return members
-
-
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON number")
 
 
 def unique_members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An `object_pairs_hook`: two readers of an object that names a key twice may take different values."""
+    """An `object_pairs_hook`: raises ValueError for a key that stands twice in one object.
+
+    Threats: two readers of such an object may take different values; a program that puts a path into the text of its
+    answer may print one verdict and, from the path, another.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key stands twice in one object")
