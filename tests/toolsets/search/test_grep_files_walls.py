@@ -106,6 +106,22 @@ async def test_host_paths_and_secrets_in_matched_lines_are_not_shown(
     assert lines == ["/workspace/a.txt:1: needle /workspace/x [secret TOKEN]"]
 
 
+@needs_bwrap
+@pytest.mark.parametrize(("before", "length"), [("", 1_000), ("x" * 100, 3_000), ("ü" * 400, 2_000), ("你" * 480, 900)])
+async def test_a_secret_longer_than_what_is_shown_of_a_line_is_not_shown(
+    walled: Any, workspace: Path, before: str, length: int
+) -> None:
+    secret = "".join(f"{number:04x}" for number in range(length // 4))
+    redactor = Redactor()
+    redactor.add_secret("KEY", secret)
+    ctx = walled(redactor=redactor)
+    ctx.redactor = redactor
+    (workspace / "a.txt").write_text(f"needle {before}{secret} and more {'y' * 5_000}\n")
+    _, (line,) = await grep(ctx, mode="lines")
+    assert secret[:12] not in line
+    assert line.startswith(f"/workspace/a.txt:1: needle {before}[sec")
+
+
 @pytest.mark.parametrize("level", [Level.NONE, Level.OFF])
 async def test_without_walls_python_does_it(level: Level, walled: Any, workspace: Path) -> None:
     lay(workspace, "a.txt")

@@ -305,7 +305,6 @@ _FILES_SHARE: Final = 0.8
 """The part of the time limit for finding files, so that some is left for their lines."""
 _MAX_FILES: Final = 500
 _MAX_ARGUMENT_BYTES: Final = 100_000
-_MAX_PRINTED: Final = 4 * MAX_LINE_TEXT + 100
 _CARET: Final = regex(r"^ {4}(?P<shown>.*)\n {4}(?P<before> *)\^", re.MULTILINE)
 _WRAPPER: Final = "(?:"
 _ABOUT_THE_PATTERN: Final = (
@@ -400,9 +399,11 @@ class _RipgrepSearch:
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         left = self._query.limit + 1 - len(self._matches.lines)
+        # Threat: ripgrep cuts a line before its secrets are redacted, and half a secret is not found.
+        longest = 4 * (MAX_LINE_TEXT + (self._query.redactor.reach if self._query.redactor else 0)) + 100  # in bytes
         how = (
             *("--threads=1", "--line-number", "--with-filename", "--no-heading", f"--max-count={left}"),
-            *(f"--max-columns={_MAX_PRINTED}", "--max-columns-preview", _AS_TEXT),
+            *(f"--max-columns={longest}", "--max-columns-preview", _AS_TEXT),
         )
         child = await self._started(place, how, files)
         read = 0
