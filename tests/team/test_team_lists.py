@@ -10,7 +10,10 @@ import pytest
 from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 
+from golem_forge.cli.team.batch import Batch, BatchLine
+from golem_forge.team.people import OwnerStore
 from golem_forge.team.rows import NewSession
+from golem_forge.ui.session_ui import INTERRUPTED
 
 
 @pytest.fixture
@@ -116,7 +119,8 @@ def test_a_batch_starts_the_lines_that_can_be_read_and_resumes_with_the_rest(pro
     (program.folder / "main.worker").write_text(worker.replace("name: main", "name: main\nmode: single"))
     program.forge("trust", "--yes")
     tasks = program.folder / "tasks.jsonl"
-    tasks.write_text('one\n{"input": "two"\n{"input": "three", "worker": "nobody"}\nfour\n')
+    lines = 'one\n{"input": "two"\n{"input": "three", "worker": "nobody"}\nfour\n'
+    tasks.write_text(lines, encoding="utf-8-sig")  # a byte order mark is no part of the first line
     program.start_runner()
     said = program.forge("batch", "tasks.jsonl", "--priority", "3", "--no-runner", code=1)
     assert "line 2: is not a JSON object" in said
@@ -129,6 +133,20 @@ def test_a_batch_starts_the_lines_that_can_be_read_and_resumes_with_the_rest(pro
     assert "finished" in program.forge(*again, "--no-runner")
     assert sorted(row.title for row in store.sessions()) == ["four", "one", "three", "two"]
     assert "no session of the batch 'none'" in program.forge("batch", "tasks.jsonl", "--resume", "none", code=4)
+
+
+def test_a_batch_that_is_resumed_runs_no_more_at_once(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("golem_forge.cli.team.batch.time.sleep", leave)
+    store = OwnerStore(program.store(), "ada", "cli")
+    lines = [(BatchLine(number=at, input=str(at)), NewSession(facts={}, input=str(at))) for at in (1, 2, 3)]
+    assert Batch(store, "b", lines).run(1, None, as_json=False) == INTERRUPTED
+    again = Batch(store, "b", lines)
+    again.resume()
+    assert again.run(1, None, as_json=False) == INTERRUPTED
+    assert [row.state for row in store.sessions()] == ["queued"]
 
 
 def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program, tmp_path: Path) -> None:

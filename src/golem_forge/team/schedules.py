@@ -126,7 +126,7 @@ def _read_field(text: str, name: str, least: int, most: int, names: tuple[str, .
         first, dash, last = span.partition("-")
         begin = least if span == "*" else _number(first, names)
         end = most if span == "*" or (slash and not dash) else _number(last, names) if dash else begin
-        if names is _WEEKDAYS and last in ("sun", "0"):
+        if names is _WEEKDAYS and begin and last in ("sun", "0"):
             end = 7
         every = _number(step, ()) if slash else 1
         if begin is None or end is None or not every or not least <= begin <= end <= most:

@@ -83,6 +83,8 @@ def run_batch(words: list[str]) -> int:
     )
     if given.parallel is not None and given.parallel < 1:
         return fail("batch", "--parallel takes a number from 1 on", 2)
+    if given.resume == "":  # an unset variable must not start every line anew
+        return fail("batch", "--resume takes the id of a batch", 2)
     asked = RunArgs(
         directory=Path(given.program or Path.cwd()),
         model=given.model,
@@ -122,7 +124,7 @@ def _text_of(name: str) -> str:
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"{name}: a batch is at most {_MOST_BYTES >> 20} MiB long")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(f"{name}: is not text in UTF-8") from None
 
@@ -238,7 +240,7 @@ class Batch:
     def run(self, parallel: int, label: str | None, *, as_json: bool) -> int:
         """`label`: of the runner that is started if none is there; None: none is started."""
         try:
-            self._queue(parallel, {})
+            self._queue(parallel, self._rows() if self._ids else {})
             if label is not None and (note := ensure_runner(self._store, label)):
                 print(note, file=sys.stderr)
             while True:

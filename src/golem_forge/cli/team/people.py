@@ -23,7 +23,7 @@ from golem_forge.storage.home import forge_home
 from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.audit import Actor
 from golem_forge.team.database import TeamError
-from golem_forge.team.people import ALL_PROJECTS, TOKEN_LASTS_S, Role, TeamStore
+from golem_forge.team.people import ALL_PROJECTS, LONGEST_TOKEN_S, TOKEN_LASTS_S, Role, TeamStore
 from golem_forge.team.project_secrets import fingerprint, make_key, seal, secret_name
 from golem_forge.team.projects import GROUP_MARK, Project
 from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT
@@ -85,7 +85,8 @@ def _expiry(given: str | None) -> float | None:
     """Returns seconds; 0 means never, None means that it is no time."""
     if given is None:
         return TOKEN_LASTS_S
-    return 0.0 if given == "never" else time_span(given)
+    seconds = 0.0 if given == "never" else time_span(given)
+    return seconds if seconds is not None and seconds <= LONGEST_TOKEN_S else None
 
 
 def _print_token(name: str, role: str, token: str, as_json: bool) -> None:
@@ -237,7 +238,7 @@ def _act(store: TeamStore, given: Any) -> int:
     elif given.verb == "quotas":
         _quotas(store.quotas(), given.json)
     elif given.verb == "quota":
-        _set_quota(store, given)
+        return _set_quota(store, given)
     elif given.verb == "rename":
         store.rename_project(*given.rest)
         print(f"{rest[0]} is called {rest[1]} now")
@@ -285,12 +286,16 @@ def _groups(groups: dict[str, list[str]], as_json: bool) -> None:
         print("\n".join(f"{GROUP_MARK}{one_line(name)}: {', '.join(map(one_line, of))}" for name, of in groups.items()))
 
 
-def _set_quota(store: TeamStore, given: Any) -> None:
+def _set_quota(store: TeamStore, given: Any) -> int:
+    if min(given.cost or 0, given.sessions or 0) < 0:
+        text = "--cost and --sessions take numbers from 0 on; without both the quota is taken away"
+        return fail("projects", text, USAGE)
     project, who = (*given.rest, EVERYBODY)[:2]
     cost = NO_LIMIT if given.cost is None else given.cost
     sessions = NO_LIMIT if given.sessions is None else given.sessions
     store.set_quota(_MEANT.get(project, project), _MEANT.get(who, who), cost, sessions)
     print(f"{one_line(project)}, {one_line(who) or 'everybody together'}: {_limits(cost, sessions)}")
+    return 0
 
 
 def _limits(cost: float, sessions: float) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 import sys
 from typing import Final
 
-from golem_forge.cli.command import read_args
+from golem_forge.cli.command import USAGE, fail, read_args
 from golem_forge.cli.team import own_store, program_settings
 from golem_forge.cli.team.background import host_label, machine_label
 from golem_forge.core.text import one_line
@@ -33,6 +34,10 @@ calls end within 60 seconds, gives the rest back to the queue and takes no new w
 
 def run_runner(words: list[str]) -> int:
     given = read_args("runner", HELP, words, "--slots N", "--label L…", "--project P…", "--idle S", "--set PAIR…")
+    if given.slots is not None and given.slots < 1:
+        return fail("runner", "--slots takes a number from 1 on", USAGE)
+    if given.idle is not None and not 0 <= given.idle < math.inf:
+        return fail("runner", "--idle takes seconds", USAGE)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s forge runner: %(message)s", stream=sys.stderr)
     program = program_settings(given.set)
     settings = program.store
@@ -45,7 +50,7 @@ def run_runner(words: list[str]) -> int:
         projects=projects,
         limits={"per_person": settings.per_person, "per_program": settings.per_program},
         hold_s=settings.hold,
-        idle_s=float(given.idle or 0),
+        idle_s=given.idle or 0.0,
         metrics=open_metrics(program.otel),
         webhooks=read_webhooks(settings.notify),
         page=settings.page,

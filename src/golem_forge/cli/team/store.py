@@ -255,6 +255,8 @@ def run_audit(words: list[str]) -> int:
     if given.verb not in ("export", "verify") or any(unfitting):
         print(AUDIT_HELP, file=sys.stderr)
         return USAGE
+    if "" in (given.file, given.head):  # an unset variable must not pass for a check
+        return fail("audit", "FILE and --head must not be empty", USAGE)
     try:
         if given.verb == "verify":
             return _verify_audit(given.file or "", given.head or "")
