@@ -135,6 +135,22 @@ def test_a_batch_starts_the_lines_that_can_be_read_and_resumes_with_the_rest(pro
     assert "no session of the batch 'none'" in program.forge("batch", "tasks.jsonl", "--resume", "none", code=4)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run", "--background", "--no-runner", ""),
+        ("run", "--background", "--no-runner", " \n"),
+        ("run", "--background", "--no-runner", "--priority", "11", "go"),
+        ("schedule", "add", "@daily", " "),
+        ("schedule", "add", "@daily", "go", "--priority", "-11"),
+    ],
+)
+def test_what_no_session_begins_with_is_refused_before_it_is_queued(program: Program, words: tuple[str, ...]) -> None:
+    assert any(said in program.forge(*words, code=2) for said in ("the input is missing", "from -10 to 10"))
+    store = program.store()
+    assert (store.sessions(), store.schedules.all()) == ([], [])
+
+
 def test_a_batch_that_is_resumed_runs_no_more_at_once(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     def leave(seconds: float) -> None:
         raise KeyboardInterrupt

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from golem_forge.config.sandbox_block import ZoneEntry
 
 
-_DURATION: Final = regex(r"(\d{1,12})(s|m|h|d)")
+_DURATION: Final = regex(r"([0-9]{1,12})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_SECONDS: Final = 36_500 * 86_400
 INVALID: Final = object()

@@ -32,6 +32,7 @@ from golem_forge.team.workspace import Workspace, read_workspace
 
 IDLE_S: Final = 600
 NONE: Final = "none"
+_NO_INPUT: Final = "the input is missing: give it as words, with --input or --file, or on standard input"
 _STARTED_WITHIN_S: Final = 10.0
 _STORE_VARIABLE: Final = "FORGE_RUNNER_STORE"
 """Passes the store's address to a runner that is started here; it may hold a password, so it is not in the command
@@ -62,8 +63,7 @@ def run_background(asked: RunArgs) -> int:
 
 def remote_session(asked: RunArgs) -> NewSession:
     """Returns a session for a team's server, which plans it with its own program, keys and rules."""
-    if asked.input is None:
-        raise ConfigError("the input is missing: give it as words, with --input or --file, or on standard input")
+    text = _input_of(asked)
     given = [each for each in asked.overrides if not each.startswith("store.")]
     if given or asked.workspace:
         raise ConfigError(
@@ -79,21 +79,22 @@ def remote_session(asked: RunArgs) -> NewSession:
         "model": asked.model or "",
         "approval": asked.approval or "",
     }
-    title = shorten(one_line(asked.input), 200)
-    return NewSession(facts=facts, input=asked.input, title=title, label=asked.label or "", priority=asked.priority)
+    title = shorten(one_line(text), 200)
+    return NewSession(facts=facts, input=text, title=title, label=asked.label or "", priority=asked.priority)
 
 
 def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
     """Raises what a start would refuse: ConfigError, NotTrusted, ModelError. `in_batch`: the built-in worker, which is
     a conversation, ends with its first answer."""
-    if asked.input is None:
-        raise ConfigError("the input is missing: give it as words, with --input or --file, or on standard input")
+    text = _input_of(asked)
     check_start(asked)
     plan = plan_session(
         asked.directory, SessionRequest(home=forge_home(), answers=True, overrides=asked.overrides), asked.worker
     )
     if plan.waits_for_trust:
         raise NotTrusted(plan.program.root)
+    if not text.strip() and not plan.worker.allow_empty_input:
+        raise ConfigError(_NO_INPUT)
     workspace = parse_workspace(asked.workspace) if isinstance(asked.workspace, str) else asked.workspace
     facts: dict[str, Any] = {
         "directory": str(Path(asked.directory).absolute()),
@@ -107,15 +108,24 @@ def new_session(asked: RunArgs, *, in_batch: bool = False) -> NewSession:
         facts["workspace"] = cloned
     return NewSession(
         facts=facts,
-        input=asked.input,
+        input=text,
         worker=plan.worker.name,
         mode="single" if in_batch and is_built_in(plan.worker) else plan.worker.mode or "single",
-        title=shorten(one_line(asked.input), 200),
+        title=shorten(one_line(text), 200),
         program=program_id(plan.program.root),
         project=plan.program.root.name,
         label=asked.label or host_label(),
         priority=asked.priority,
     )
+
+
+def _input_of(asked: RunArgs) -> str:
+    """Raises ConfigError where there is none, and for a priority that does not exist."""
+    if asked.input is None:
+        raise ConfigError(_NO_INPUT)
+    if not -10 <= asked.priority <= 10:
+        raise ConfigError("--priority takes a number from -10 to 10")
+    return asked.input
 
 
 def parse_workspace(given: str) -> Workspace:
