@@ -52,7 +52,7 @@ def page_text(page: Any) -> str:
 def pages_of_lines(texts: list[str], offset: int, limit: int) -> list[int]:
     """The pages that have one of these lines; a negative offset counts from the end."""
     counts = [text.count("\n") for text in texts]
-    first = offset if offset > 0 else sum(counts) + 1 + offset
+    first = offset if offset > 0 else max(1, sum(counts) + 1 + offset)
     found, before = [], 0
     for number, count in enumerate(counts):
         if before + count >= first and before < first + limit - 1:
