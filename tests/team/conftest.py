@@ -9,11 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.ready import ReadyForge
 
 from golem_forge.team.database import open_database
 from golem_forge.team.schema import PAGE, RUNNER, grant_role, upgrade
 from golem_forge.team.store import Store
 
+from .background import Program
 from .postgres import PASSWORD, PostgresServer, SharedPostgres, programs, sharing
 
 
@@ -117,3 +119,11 @@ def store(store_url: str, tmp_path: Path) -> Iterator[Store]:
     opened = Store.open(store_url, tmp_path)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
+    """A program and its home, with a store on SQLite and without tools of its own."""
+    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
+    yield made
+    made.close()

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from golem_forge.team.journal import CommitThread, SessionWriter
 from golem_forge.team.rows import Lease, NewSession
 from golem_forge.team.schema import SCHEMA_VERSION, pruning
 from golem_forge.team.store import Store
-
-
-@pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
-    yield made
-    made.close()
 
 
 def _effects(count: int) -> list[dict[str, Any]]:

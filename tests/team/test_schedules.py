@@ -6,14 +6,13 @@ import json
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.team.moved_clock import MovedClock
 from tests.team.test_people import person
@@ -246,14 +245,6 @@ def test_a_tick_that_is_there_is_never_started_again(store: Store) -> None:
         )
     store.schedules.start_due()
     assert [row.id for row in store.sessions()] == [first.id]
-
-
-@pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
-    """On SQLite: how sweeps meet in each database is told above."""
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
-    yield made
-    made.close()
 
 
 def test_two_runners_start_a_tick_once_and_a_clock_set_back_starts_nothing_twice(program: Program) -> None:

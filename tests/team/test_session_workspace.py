@@ -38,13 +38,6 @@ def origin(tmp_path: Path, made_once: Path) -> Path:
     return Path(shutil.copytree(made_once, tmp_path / "origin"))
 
 
-@pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
-    made = Program(tmp_path / "program", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
-    yield made
-    made.close()
-
-
 def test_a_batch_gives_each_session_a_branch_and_leaves_the_checkout_alone(
     program: Program, tmp_path: Path, origin: Path
 ) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from tests.ready import ReadyForge
 
 from golem_forge.cli.team import account_name
 from golem_forge.cli.team.background import _runner_environ
@@ -184,13 +183,6 @@ def test_a_person_brings_no_settings_and_no_looser_mode_to_a_runner(store: Store
         assert refused.value.code == "STORE_PERSON"
     assert store.sessions() == []
     who.queue(new(facts={"approval": "strict", "overrides": []}))
-
-
-@pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
-    yield made
-    made.close()
 
 
 def test_a_script_that_a_person_names_is_no_file_outside_the_program(program: Program, tmp_path: Path) -> None:

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 
 from golem_forge.cli.team.batch import Batch, BatchLine
 from golem_forge.team.people import OwnerStore
 from golem_forge.team.rows import NewSession
 from golem_forge.ui.session_ui import INTERRUPTED
-
-
-@pytest.fixture
-def program(tmp_path: Path, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]) -> Iterator[Program]:
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
-    yield made
-    made.close()
 
 
 def register(program: Program, runner: str, *labels: str, slots: int = 1) -> None:

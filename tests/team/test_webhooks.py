@@ -19,7 +19,6 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
-from tests.ready import ReadyForge
 from tests.team.background import Program, until, write_call
 from tests.team.moved_clock import MovedClock
 
@@ -93,15 +92,11 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def program(
-    tmp_path: Path, receiver: Receiver, ready_forge: ReadyForge, capfd: pytest.CaptureFixture[str]
-) -> Iterator[Program]:
+def program(program: Program, receiver: Receiver) -> Program:
     """On SQLite: how takers meet in each database's outbox is told below."""
-    made = Program(tmp_path / "shop", tmp_path / "home", ready=ready_forge, capture=capfd, tools=False)
-    made.environ |= {"HOOK_SECRET": SECRET, "HOOK_URL": receiver.url}
-    configure(made, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET, allow_private: true}")
-    yield made
-    made.close()
+    program.environ |= {"HOOK_SECRET": SECRET, "HOOK_URL": receiver.url}
+    configure(program, "{webhook: env:HOOK_URL, secret: env:HOOK_SECRET, allow_private: true}")
+    return program
 
 
 def configure(program: Program, hook: str) -> None:

@@ -17,6 +17,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
@@ -41,6 +42,7 @@ _NAMED: Final = regex(r"(?<!:):([a-z_][a-z_0-9]*)")
 _NOT_KEPT: Final = regex("[\\x00\\ud800-\\udfff]")
 """Characters that the text of a database cannot hold."""
 _IDLE_CONNECTIONS: Final = 8
+_STATEMENTS_KEPT: Final = 1024
 _log = logging.getLogger(__name__)
 
 
@@ -260,14 +262,9 @@ def _in_words_of(words: Mapping[str, str], sql: str) -> str:
     return sql
 
 
-_sqlite_cache: dict[str, str] = {}
-
-
+@lru_cache(_STATEMENTS_KEPT)
 def _sqlite_sql(sql: str) -> str:
-    found = _sqlite_cache.get(sql)
-    if found is None:
-        found = _sqlite_cache[sql] = _in_words_of(_SQLITE_WORDS, sql)
-    return found
+    return _in_words_of(_SQLITE_WORDS, sql)
 
 
 class SqliteConnection:
@@ -357,14 +354,9 @@ class PostgresConnection:
         self.raw.close()
 
 
-_pyformat_cache: dict[str, str] = {}
-
-
+@lru_cache(_STATEMENTS_KEPT)
 def _pyformat(sql: str) -> str:
-    found = _pyformat_cache.get(sql)
-    if found is None:
-        found = _pyformat_cache[sql] = _NAMED.sub(r"%(\1)s", _in_words_of(_POSTGRES_WORDS, sql).replace("%", "%%"))
-    return found
+    return _NAMED.sub(r"%(\1)s", _in_words_of(_POSTGRES_WORDS, sql).replace("%", "%%"))
 
 
 _WRONG_ADDRESS: Final = (

@@ -26,7 +26,7 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -312,7 +312,7 @@ class DispatchThread:
         database: PostgresDatabase,
         labels: Sequence[str],
         slots: int,
-        attend: Callable[[str], Awaitable[None]],
+        attend: Callable[[str], Coroutine[Any, Any, None]],
     ) -> None:
         self._database = database
         self._queues = [queue_name(label) for label in dict.fromkeys(("", *labels))]
@@ -384,11 +384,8 @@ class DispatchThread:
 
     async def _job(self, session: str) -> None:
         """A job that is ended here (the worker stops) does not end its session."""
-        done = asyncio.run_coroutine_threadsafe(self._until_it_left(session), self._runner_loop)
+        done = asyncio.run_coroutine_threadsafe(self._attend(session), self._runner_loop)
         await asyncio.shield(asyncio.wrap_future(done))
-
-    async def _until_it_left(self, session: str) -> None:
-        await self._attend(session)
 
     async def _clean(self, manager: Any) -> None:
         """Deletes the jobs of workers that died. Their sessions are found by their leases."""

@@ -24,7 +24,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from golem_forge.core.errors import EXTRAS, install_command
+from golem_forge.core.errors import install_command
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.storage.home import make_private_dir, open_private, read_bounded, write_private
@@ -203,7 +203,6 @@ def _library() -> tuple[tuple[Any, Any], Any]:
         from cryptography.hazmat.primitives import hpke
         from cryptography.hazmat.primitives.asymmetric import x25519
     except ImportError:
-        assert EXTRAS["secrets"]
         raise TeamError(
             f"Secrets of projects are sealed by a library that is missing. Run `{install_command('secrets')}`.",
             "SECRETS_KEY",

@@ -502,51 +502,47 @@ class Runner:
 
     def _heard_in_thread(self, channel: str, what: str) -> None:
         """Handles the notice that somebody watches a session."""
-        assert self._loop is not None
         session_id, _, more = what.partition(" ")
 
         def tell() -> None:
             if session_id in self._runs:
                 self._live.watch(session_id, whole=more == WHOLE)
 
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(tell)
+        self._call_on_loop(tell)
 
     def _ring_in_thread(self, session_id: str) -> None:
         """Handles a notice about a session; one that is not here is ignored, because its next runner reads what has
         arrived.
         """
-        assert self._loop is not None
 
         def tell() -> None:
             self._news_of.add(session_id)
             self._rung.set()
 
-        with contextlib.suppress(RuntimeError):
-            if not session_id or session_id in self._runs:
-                self._loop.call_soon_threadsafe(tell)
-            if self._webhooks is not None:
-                self._loop.call_soon_threadsafe(self._webhooks.ring)
+        if not session_id or session_id in self._runs:
+            self._call_on_loop(tell)
+        if self._webhooks is not None:
+            self._call_on_loop(self._webhooks.ring)
 
     def _on_news(self, session_id: str, stop: bool, arrivals: int) -> None:
-        assert self._loop is not None
-
         def tell() -> None:
             if (run := self._runs.get(session_id)) is not None:
                 run.ring(stop=stop, arrivals=arrivals)
 
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(tell)
+        self._call_on_loop(tell)
 
     def _on_lost(self, session_id: str) -> None:
-        assert self._loop is not None
-
         def tell() -> None:
             if (run := self._runs.get(session_id)) is not None:
                 run.lose("another runner has taken this session over")
 
+        self._call_on_loop(tell)
+
+    def _call_on_loop(self, act: Callable[[], None]) -> None:
+        """Does nothing once the loop is closed."""
+        assert self._loop is not None
         with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(act)
 
     # ---- ending
 

@@ -88,7 +88,7 @@ def _plan_read(access: FileAccess, args: dict[str, Any], ctx: ToolContext) -> Pl
         # Walls hold the zones of the context's sandbox; a tool with one of its own has to do without.
         walls = ctx.walls if access.sandbox is None or access.sandbox is ctx.sandbox else None
         return reading_plan(access, target, lambda: _read_pdf(target, page, walls))
-    return reading_plan(access, target, lambda: _read(target, page))
+    return reading_plan(access, target, lambda: _text_result(target, files.read_bytes(target), page))
 
 
 class _PageRequest(NamedTuple):
@@ -142,10 +142,6 @@ async def _read_pdf(target: Target, page: _PageRequest, walls: Walls | None) -> 
     result.text = "\n".join([result.text, *pages])
     result.content = ({"type": "text", "text": result.text}, *blocks) if blocks else ()
     return result
-
-
-def _read(target: Target, page: _PageRequest) -> ToolResult:
-    return _text_result(target, files.read_bytes(target), page)
 
 
 def _text_result(target: Target, data: bytes, page: _PageRequest) -> ToolResult:

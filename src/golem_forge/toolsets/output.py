@@ -59,7 +59,6 @@ def create_read_output_tool(
     """
 
     async def read_output(args: dict[str, Any], ctx: ToolContext) -> str:
-
         handle = args["handle"]
         store = outputs or ctx.outputs
         person = ctx.caller is Caller.HUMAN

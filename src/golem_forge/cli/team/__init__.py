@@ -123,7 +123,7 @@ def account_name() -> str:
 _EXIT_CODES: Final = {
     "SESSION_NOT_FOUND": 4, "QUESTION_NOT_FOUND": 4, "PERSON_NOT_FOUND": 4, "RULE_NOT_FOUND": 4,
     "SCHEDULE_NOT_FOUND": 4, "SCHEDULE": 2,
-    "PROJECT_NOT_FOUND": 4, "PROJECT_NAME": 2, "NOT_IN_GROUP": 4,
+    "PROJECT_NOT_FOUND": 4, "PROJECT_NAME": 2,
     "ROLE": 3, "FOUR_EYES": 3, "NOT_A_PERSON": 3,
 }  # fmt: skip
 
