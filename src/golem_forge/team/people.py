@@ -54,7 +54,6 @@ TOKEN_PREFIX: Final = "forge_"
 MAX_TOKEN: Final = 200
 TOKEN_LASTS_S: Final = 90 * 86400.0
 """A token, unless whoever makes it says otherwise."""
-LONGEST_TOKEN_S: Final = 36_500 * 86400.0
 ALL_PROJECTS: Final = "*"
 """Instead of the name of a project, which never is this."""
 MOST_ALIKE: Final = 200

@@ -23,7 +23,7 @@ from golem_forge.storage.home import forge_home
 from golem_forge.team.accounts import rule_in_words
 from golem_forge.team.audit import Actor
 from golem_forge.team.database import TeamError
-from golem_forge.team.people import ALL_PROJECTS, LONGEST_TOKEN_S, TOKEN_LASTS_S, Role, TeamStore
+from golem_forge.team.people import ALL_PROJECTS, TOKEN_LASTS_S, Role, TeamStore
 from golem_forge.team.project_secrets import fingerprint, make_key, seal, secret_name
 from golem_forge.team.projects import GROUP_MARK, Project
 from golem_forge.team.quotas import EACH, EVERYBODY, NO_LIMIT
@@ -85,8 +85,7 @@ def _expiry(given: str | None) -> float | None:
     """Returns seconds; 0 means never, None means that it is no time."""
     if given is None:
         return TOKEN_LASTS_S
-    seconds = 0.0 if given == "never" else time_span(given)
-    return seconds if seconds is not None and seconds <= LONGEST_TOKEN_S else None
+    return 0.0 if given == "never" else time_span(given)
 
 
 def _print_token(name: str, role: str, token: str, as_json: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import Field
 
 from golem_forge.team.accounts import rule_in_words
-from golem_forge.team.people import LONGEST_TOKEN_S, TOKEN_LASTS_S, PersonStore, Role
+from golem_forge.team.people import TOKEN_LASTS_S, PersonStore, Role
 from golem_forge.team.project_secrets import MAX_SEALED
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.web.api import ApiModel
@@ -45,7 +45,7 @@ class Rows(ApiModel, title="TeamRows"):
 # ---- people
 
 
-_Expiry = Annotated[float, Field(ge=0, le=LONGEST_TOKEN_S)]
+_Expiry = Annotated[float, Field(ge=0, le=36_500 * 86400.0)]
 """Seconds until a token stops working; 0: never."""
 
 
