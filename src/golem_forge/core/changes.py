@@ -363,8 +363,8 @@ class UndoSettings:
 
 
 def is_below(path: str, places: Iterable[str]) -> bool:
-    """Whether `path` is one of these places, or lies in one that is a directory."""
-    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in places)
+    """Whether `path` is one of these places, or lies in one that is a directory. An empty place holds nothing."""
+    return any(each and (path == each or path.startswith(f"{each.rstrip('/')}/")) for each in places)
 
 
 def describe_changes(sets: Iterable[ChangeSet]) -> str:

@@ -21,7 +21,15 @@ from tests.sandbox.undo.tree import GIT_ENVIRONMENT, Project, git, repository_at
 from golem_forge.core.changes import ChangeSelection, PathKind, UndoSettings
 from golem_forge.sandbox.undo import zone_history as engine
 from golem_forge.sandbox.undo.log import SessionChangeLog
-from golem_forge.sandbox.undo.restore import EDITED, NothingToUndo, forget_session, preview, prune, recover
+from golem_forge.sandbox.undo.restore import (
+    EDITED,
+    EDITED_BETWEEN,
+    NothingToUndo,
+    forget_session,
+    preview,
+    prune,
+    recover,
+)
 from golem_forge.sandbox.undo.store import ZoneStore
 from golem_forge.sandbox.walls.changes import CLOCK_NS, CLOCK_OF_FILES
 
@@ -341,6 +349,44 @@ def test_what_the_person_edits_between_the_call_and_the_undo_stays_unless_it_is_
     assert (project.root / "src/b.py").read_text() == "print(1)\n"
     project.undo(turn=1, also=("/workspace/a.txt",))
     assert (project.root / "a.txt").read_text() == "one\n"
+
+
+def test_what_the_person_edits_between_two_calls_of_a_turn_stays_unless_it_is_named(project: Project) -> None:
+    edited = project.root / "a.txt"
+    for number in (1, 2):
+        call = project.begin(1)
+        edited.write_text(f"agent {number}\n")
+        (project.root / "src/b.py").write_text(f"agent {number}\n")
+        project.end(call)
+        if number == 1:
+            edited.write_text("person\n")
+    assert project.undo(turn=1) == {"/workspace/a.txt": EDITED_BETWEEN}
+    assert edited.read_text() == "agent 2\n" and (project.root / "src/b.py").read_text() == "print(1)\n"
+    assert not project.undo(turn=1, also=("/workspace/a.txt",))
+    assert edited.read_text() == "one\n"
+
+
+def test_what_an_undo_left_is_no_edit_of_somebody_else(project: Project) -> None:
+    call = project.begin(1)
+    for name in ("a.txt", "src/b.py"):
+        (project.root / name).write_text("agent\n")
+    project.end(call)
+    assert not project.undo(paths=["/workspace/a.txt"])
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("agent again\n")
+    project.end(call)
+    assert not project.undo(turn=1)
+    assert (project.root / "a.txt").read_text() == "one\n"
+
+
+def test_an_empty_path_names_nothing(project: Project) -> None:
+    call = project.begin(1)
+    (project.root / "a.txt").write_text("agent\n")
+    project.end(call)
+    with pytest.raises(NothingToUndo):
+        project.undo(paths=("",))
+    (project.root / "a.txt").write_text("person\n")
+    assert project.undo(also=("",)) == {"/workspace/a.txt": EDITED}
 
 
 def test_the_rest_of_a_turn_can_be_undone_after_a_part_of_it(project: Project) -> None:

@@ -4,6 +4,7 @@
 several calls become one step for each path: from what stands there now to what stood there before the first of them.
 
     a path that is not what the last of these calls left    was edited since: left alone, unless `also` names it
+    a path that is not what one of them left for the next   was edited between them: the same
     a FIFO, a socket or a device                            left alone, unless `also` names it
     a path that others may have changed                     shown, left alone, unless `also` names it
     a state that was not kept                               cannot be brought back
@@ -77,6 +78,7 @@ _AT_ONCE: Final = 100
 """Paths for which the store is locked once; others who wait for it have their turn in between."""
 _REMOVING: Final = 4
 EDITED: Final = "it was changed since"
+EDITED_BETWEEN: Final = "somebody else changed it between these calls"
 SPECIAL: Final = "a FIFO, a socket or a device stands there now"
 
 
@@ -198,13 +200,13 @@ def preview(
     settings = settings or UndoSettings()
     if selected != EVERYTHING or redo:
         chosen = choose_calls(sets, selected, redo=redo)
-        found = _preview(chosen, home, sandbox, settings, paths=selected.paths, also=also)
+        found = _preview(sets, chosen, home, sandbox, settings, paths=selected.paths, also=also)
         if selected.paths or redo:
             return found
         return replace(found, lasting=_lasting(sets, chosen, whole_turn=not selected.call))
     last: UndoPreview | None = None
     for chosen, in_part in _last_turns(sets):
-        found = _preview(chosen, home, sandbox, settings, also=also)
+        found = _preview(sets, chosen, home, sandbox, settings, also=also)
         found = replace(found, lasting=_lasting(sets, chosen, whole_turn=True))
         if found.selected or not in_part:
             return found
@@ -215,6 +217,7 @@ def preview(
 
 
 def _preview(
+    sets: Sequence[ChangeSet],
     chosen: Sequence[ChangeSet],
     home: Path,
     sandbox: Sandbox,
@@ -224,6 +227,7 @@ def _preview(
     also: Collection[str] = (),
 ) -> UndoPreview:
     steps: list[UndoStep] = []
+    edited = _edited_between(sets, chosen)
     by_zone: dict[ZoneHistory, list[tuple[Parts, str, list[PathChange]]]] = {}
     for path, changes in _by_path(chosen).items():
         if paths and not is_below(path, paths):
@@ -240,6 +244,8 @@ def _preview(
                 for parts, path, changes in some:
                     now = stand[parts] if parts in stand else history.state(parts)
                     step = _step(path, changes, history, now, picked=is_below(path, also))
+                    if step is not None and path in edited and not (step.why or step.then.lost):
+                        step = replace(step, selected=is_below(path, also), why=EDITED_BETWEEN)
                     steps += [step] if step is not None else []
     lost = tuple(one for one in steps if one.then.lost)
     found = tuple(_in_order(one for one in steps if not one.then.lost))
@@ -255,6 +261,22 @@ def _by_path(sets: Iterable[ChangeSet]) -> dict[str, list[PathChange]]:
     for one in sets:
         for change in one.changes:
             found.setdefault(change.path, []).append(change)
+    return found
+
+
+def _edited_between(sets: Iterable[ChangeSet], chosen: Iterable[ChangeSet]) -> set[str]:
+    """Paths that neither a chosen call nor an undo left as the next chosen call found them."""
+    calls = {one.call for one in chosen}
+    left: dict[str, PathState] = {}
+    found: set[str] = set()
+    for each in sets:
+        for change in each.changes:
+            if each.call in calls:
+                if not same_state(left.get(change.path, change.before), change.before):
+                    found.add(change.path)
+                left[change.path] = change.after
+            elif each.tool == UNDO_TOOL and change.path in left:
+                left[change.path] = change.after
     return found
 
 
