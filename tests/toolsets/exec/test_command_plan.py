@@ -249,6 +249,11 @@ async def test_a_patch_is_no_command(sandbox: Sandbox) -> None:
     )
 
 
+async def test_no_script_holds_nul(sandbox: Sandbox) -> None:
+    error = await refused(context(sandbox), "echo a\0b")
+    assert (error.status, error.message) == (Status.INPUT_INVALID, "exec_command: cmd: contains NUL")
+
+
 @pytest.mark.skipif(shutil.which("zsh") is not None, reason="needs a machine without zsh")
 async def test_a_shell_that_is_not_there(sandbox: Sandbox) -> None:
     assert (await refused(context(sandbox), "ls", shell="zsh")).message.startswith("shell 'zsh' is not installed")

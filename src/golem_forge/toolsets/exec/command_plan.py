@@ -97,6 +97,8 @@ async def plan_command(
     text: str = args["cmd"]
     if is_bare_patch(text):
         raise InputInvalid(BARE_PATCH)
+    if "\0" in text:
+        raise InputInvalid("exec_command: cmd: contains NUL")
     ctx.parts.get(ExecSessions).check_room()
     shell = system_shell(args["shell"])
     environment = environment_of(sandbox, ctx)
