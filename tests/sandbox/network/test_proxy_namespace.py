@@ -1,4 +1,4 @@
-"""A command in walls reaches what it was granted through the proxy on its own loopback, and nothing else."""
+"""The proxy inside a child's network namespace, alone and in full walls."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from typing import Any
 
 import pytest
 from tests.deadlines import PATIENCE
+from tests.sandbox.walls.house import House, ran
 
 import golem_forge
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.network.proxy import PROXY_PORT, HostProxy, open_listener, proxy_environment
+from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import HostGrant
 
 needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+in_walls = pytest.mark.skipif(
+    find_bwrap() is None or shutil.which("curl", path="/usr/bin:/bin") is None, reason="needs bubblewrap and curl"
+)
 
 
 async def here(host: str, port: int) -> tuple[str, ...]:
@@ -111,3 +116,33 @@ def test_it_works_for_a_plain_user(walls: list[str]) -> None:
         timeout=PATIENCE,
     )
     assert done.stdout == f"65534 ('127.0.0.1', {PROXY_PORT})\n", done.stderr
+
+
+@in_walls
+async def test_a_granted_host_is_reached_and_others_become_denials(tmp_path: Path, server: Any) -> None:
+    script = (
+        "env | grep -c '^[a-z]*_proxy=http://127'; env | grep -c '^[A-Z]*_PROXY=http://127';"
+        f' curl -sS http://localhost:{server.port}/; echo; curl -sS https://other.test/; echo " =$?"'
+    )
+    done = await ran(House(tmp_path).walls(), script, hosts=(HostGrant("localhost", server.port, private=True),))
+    assert done.text.startswith("3\n3\nhello from outside\n") and "403" in done.text and "=0" not in done.text
+    [denial] = done.after.denials
+    assert (denial["kind"], denial["target"]) == ("host", "other.test:443")
+    assert denial["why"] == "not among the approved hosts"
+
+
+@in_walls
+async def test_s39_a_granted_name_of_this_machine_is_refused_without_private(tmp_path: Path, server: Any) -> None:
+    script = f"curl -sS http://localhost:{server.port}/"
+    done = await ran(House(tmp_path).walls(), script, hosts=(HostGrant("localhost", server.port),))
+    assert "Blocked by the sandbox" in done.text and server.heads == []
+    [denial] = done.after.denials
+    assert denial["why"] == "resolves to a private address"
+
+
+@in_walls
+async def test_without_hosts_there_is_no_proxy(tmp_path: Path, server: Any) -> None:
+    script = "env | grep -ic proxy; curl -sS --proxy http://127.0.0.1:3128 http://x.test/"
+    done = await ran(House(tmp_path).walls(), script)
+    assert done.text.startswith("0\n") and "3128" in done.text
+    assert done.after.denials == () and server.heads == []

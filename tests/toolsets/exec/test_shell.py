@@ -1,4 +1,4 @@
-"""The shell tool in real walls: rules before prompts, one program, both streams, exact texts."""
+"""The shell tool: words, rules, and one program without a shell."""
 
 from __future__ import annotations
 
@@ -9,12 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from tests.deadlines import PATIENCE, ever_longer, within
 from tests.tables import table
 
-from golem_forge.core.decisions import Status
+from golem_forge.core.decisions import Status, Verdict
+from golem_forge.core.errors import ForgeError
+from golem_forge.policy.facts import SandboxWorld
+from golem_forge.policy.shell.strict import quote
+from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level
-from golem_forge.toolsets.exec.shell import create_shell_tool
+from golem_forge.tools.validation import InputInvalid
+from golem_forge.toolsets.exec.shell import (
+    ShellRuleVerdict,
+    ShellSettings,
+    create_shell_tool,
+    evaluate_shell_rules,
+    shell_model,
+    shell_settings,
+    split_words,
+)
 
 RULES = [
     {"pattern": "git status", "approval": "preApproved"},
@@ -166,3 +180,150 @@ async def test_variables_of_the_block(shells: Callable[..., Any], monkeypatch: p
 async def test_an_embedder_needs_no_session(sandbox: Any) -> None:
     result = await create_shell_tool(sandbox).execute({"command": "echo hi", "timeout_s": None})
     assert result.value["stdout"] == "hi\n"
+
+
+@table(
+    ("text", "words"),
+    [
+        ("git status", ("git", "status")),
+        ("  git \t status  ", ("git", "status")),
+        ('git commit -m "a & b"', ("git", "commit", "-m", "a & b")),
+        ('grep "a|b" f', ("grep", "a|b", "f")),
+        ("echo '$(x) ${y} `z` | & ; < > ( )'", ("echo", "$(x) ${y} `z` | & ; < > ( )")),
+        ('echo "; < > | & ( )"', ("echo", "; < > | & ( )")),
+        ('echo $VAR ~ * "$HOME"', ("echo", "$VAR", "~", "*", "$HOME")),
+        ("a'b'\"c\"d ''", ("abcd", "")),
+        (r"grep a\|b \$x", ("grep", "a|b", "$x")),
+        (r'echo "\"\\\$\x"', ("echo", r'"\$\x')),
+        ("", ()),
+    ],
+)
+def test_words(text: str, words: tuple[str, ...]) -> None:
+    assert split_words(text) == words
+
+
+@table(
+    ("text", "found", "position"),
+    [
+        ("ls -l | wc", "|", 6),
+        ("grep a|b f", "|", 6),
+        ("a && b", "&", 2),
+        ("a;b", ";", 1),
+        ("cat <f", "<", 4),
+        ("cat >f", ">", 4),
+        ("(ls)", "(", 0),
+        ("ls)", ")", 2),
+        ("ls\nrm x", "\\n", 2),
+        ("echo `x`", "`", 5),
+        ("echo $(x)", "$(", 5),
+        ('echo "${x}"', "${", 6),
+        ('echo "$(x)"', "$(", 6),
+        ('echo "`x`"', "`", 6),
+        ("ls \\\nx", "\\n", 4),
+    ],
+)
+def test_what_needs_a_shell_is_refused_with_its_position(text: str, found: str, position: int) -> None:
+    with pytest.raises(InputInvalid) as refused:
+        split_words(text)
+    assert refused.value.message == f"shell runs one program; '{found}' at position {position} needs exec_command."
+
+
+@table(("text", "position"), [("echo 'a", 5), ('echo x"a b', 6), ("echo a\\", 6)])
+def test_what_is_not_closed_is_named_with_its_position(text: str, position: int) -> None:
+    with pytest.raises(InputInvalid, match=f"at position {position} "):
+        split_words(text)
+
+
+BLOCK: dict[str, Any] = {
+    "rules": [
+        {"pattern": "git status", "approval": "preApproved"},
+        {"pattern": "git ", "approval": "ask"},
+        {"pattern": "git push", "approval": "blocked"},
+        {"pattern": "find ", "approval": "preApproved", "ask_if_args": ["-exec", "-delete"]},
+        {"pattern": "tar ", "approval": "preApproved", "ask_if_args": ["-x", "--file"]},
+        {"pattern": "ls"},
+    ]
+}
+
+
+def settings(**changes: Any) -> ShellSettings:
+    return shell_settings(shell_model().model_validate(BLOCK | changes))
+
+
+def judged(command: str, sandbox: Sandbox, **changes: Any) -> ShellRuleVerdict:
+    words = split_words(command)
+    chosen = settings(**changes)
+    text = " ".join(map(quote, words))
+    return evaluate_shell_rules(words, text, chosen.rules, chosen.default, SandboxWorld(sandbox), "/workspace")
+
+
+@table(
+    ("command", "verdict"),
+    [
+        ("git status", Verdict.PRE_APPROVED),
+        ("git status -s", Verdict.PRE_APPROVED),
+        ("git commit -m x", Verdict.ASK),
+        ("find . -name x", Verdict.PRE_APPROVED),
+        ("find . -exec rm {} +", Verdict.ASK),
+        ("find . -delete", Verdict.ASK),
+        ("tar tf a.tar", Verdict.PRE_APPROVED),
+        ("tar -vx", Verdict.ASK),
+        ("tar --file=a.tar", Verdict.ASK),
+        ("tar --fil a.tar", Verdict.ASK),
+        ("tar --fi=a.tar", Verdict.ASK),
+        ("tar --xattrs", Verdict.PRE_APPROVED),
+        ("ls", Verdict.ASK),
+        ("/bin/ls -l", Verdict.ASK),
+    ],
+)
+def test_the_first_match_decides(command: str, verdict: Verdict, sandbox: Sandbox) -> None:
+    assert judged(command, sandbox).verdict is verdict
+
+
+@table(
+    "command",
+    ["git push", "git -C . push", "/usr/bin/git push -f", "env git push", "bash -c 'git push'", "'git' push"],
+)
+def test_a_blocked_rule_finds_the_command_in_any_dress(command: str, sandbox: Sandbox) -> None:
+    with pytest.raises(ForgeError) as refused:
+        judged(command, sandbox, default={"approval": "preApproved"})
+    assert refused.value.status is Status.POLICY_DENIED
+    assert refused.value.message == "Command blocked by rule 'git push'."
+
+
+@table("command", ["gitx status", "lsof", "./git status", "make"])
+def test_what_no_rule_matches_is_refused_without_a_default(command: str, sandbox: Sandbox) -> None:
+    with pytest.raises(ForgeError) as refused:
+        judged(command, sandbox)
+    program = command.split()[0]
+    assert refused.value.message == f"Command not allowed: no rule matches '{program}' and there is no default."
+    assert refused.value.status is Status.POLICY_DENIED
+    assert judged(command, sandbox, default={}).verdict is Verdict.ASK
+
+
+def test_a_default_may_block(sandbox: Sandbox) -> None:
+    with pytest.raises(ForgeError, match="Command blocked by rule 'default'"):
+        judged("make", sandbox, default={"approval": "blocked"})
+
+
+@table(
+    "block",
+    [
+        {"rule": []},
+        {"rules": [{"pattern": "  "}]},
+        {"rules": [{"pattern": "a | b"}]},
+        {"rules": [{"pattern": "a", "approval": "yes"}]},
+        {"timeout_s": 0},
+        {"timeout_s": 301},
+        {"env": {"set": {"PATH": "/x"}}},
+        {"env": {"secrets": {"TOKEN": "s3cret-value"}}},
+    ],
+)
+def test_a_block_that_cannot_be_meant_is_refused(block: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        shell_model().model_validate(block)
+
+
+def test_the_empty_block_allows_nothing() -> None:
+    empty = shell_settings(shell_model().model_validate({}))
+    assert (empty.rules, empty.default, empty.timeout_s) == ((), None, 30)
