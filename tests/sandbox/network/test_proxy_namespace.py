@@ -16,7 +16,13 @@ from tests.sandbox.walls.house import House, ran
 
 import golem_forge
 from golem_forge.sandbox.errors import SandboxError
-from golem_forge.sandbox.network.proxy import PROXY_PORT, HostProxy, open_listener, proxy_environment
+from golem_forge.sandbox.network.proxy import (
+    PROXY_PORT,
+    HostProxy,
+    open_listener,
+    open_listeners_blocking,
+    proxy_environment,
+)
 from golem_forge.sandbox.walls.bubblewrap import find_bwrap
 from golem_forge.sandbox.walls.model import HostGrant
 
@@ -65,11 +71,10 @@ getent hosts example.com; echo "dns $?"
 
 async def test_the_socket_is_in_the_namespace_and_not_on_this_machine(inside: Callable[..., Any]) -> None:
     child = inside("cat /proc/net/tcp", {})
-    listener = await open_listener(child.pid, 4321)
-    with listener:
+    with open_listeners_blocking(child.pid, ["127.0.0.1:4321"])[0] as listener:
         assert listener.getsockname() == ("127.0.0.1", 4321)
         with pytest.raises(SandboxError):  # taken, in there
-            await open_listener(child.pid, 4321)
+            open_listeners_blocking(child.pid, ["127.0.0.1:4321"])
         assert f":{4321:04X} " not in Path("/proc/self/net/tcp").read_text()
         assert f":{4321:04X} " in await child.go()
 
@@ -84,15 +89,15 @@ async def test_what_cannot_be_opened_is_said_before_anything_runs(pid: int) -> N
 
 
 AS_PLAIN_USER = """
-import json, os, subprocess, sys
-from golem_forge.sandbox.network.proxy import open_listener_blocking
+import asyncio, json, os, subprocess, sys
+from golem_forge.sandbox.network.proxy import open_listener
 read, write = os.pipe()
 script = ["/bin/sh", "-c", "echo ready; sleep 30"]
 child = subprocess.Popen([*sys.argv[1:], "--info-fd", str(write), *script], pass_fds=[write], stdout=subprocess.PIPE)
 os.close(write)
 pid = json.load(os.fdopen(read))["child-pid"]
 child.stdout.readline()
-print(os.getuid(), open_listener_blocking(pid).getsockname())
+print(os.getuid(), asyncio.run(open_listener(pid)).getsockname())
 child.kill()
 child.wait()
 """

@@ -30,7 +30,7 @@ from urllib.parse import unquote, urlsplit
 from golem_forge.config.sandbox_block import TLS_PORT
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.regex import regex
-from golem_forge.sandbox.errors import SandboxError, walls_unavailable
+from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.host import isolated
 from golem_forge.sandbox.network.addresses import Lookup, PrivateAddress, connect, lookup, refuse_private, run_in_thread
 from golem_forge.sandbox.network.credentials import MAX_ANSWER_HEAD, HeaderCredentials, Refused, exchange
@@ -408,12 +408,8 @@ def proxy_environment() -> dict[str, str]:
     return {**dict.fromkeys(names, address), "NO_PROXY": "", "no_proxy": ""}
 
 
-async def open_listener(pid: int, port: int = PROXY_PORT) -> socket.socket:
-    return await run_in_thread(partial(open_listener_blocking, pid, port))
-
-
-def open_listener_blocking(pid: int, port: int = PROXY_PORT) -> socket.socket:
-    return open_listeners_blocking(pid, [f"127.0.0.1:{port}"])[0]
+async def open_listener(pid: int) -> socket.socket:
+    return (await run_in_thread(partial(open_listeners_blocking, pid, [f"127.0.0.1:{PROXY_PORT}"])))[0]
 
 
 def open_listeners_blocking(pid: int, places: Sequence[str]) -> list[socket.socket]:
@@ -421,7 +417,10 @@ def open_listeners_blocking(pid: int, places: Sequence[str]) -> list[socket.sock
     try:
         return open_sockets_blocking((str(pid), *places), len(places))
     except OSError as error:
-        raise _unavailable(str(error)) from None
+        raise walls_unavailable(
+            f"the proxy or a port for a service could not be opened inside ({error})",
+            "Run the command without `network`, or see `forge doctor`.",
+        ) from None
 
 
 def open_sockets_blocking(orders: Sequence[str], count: int, before: Sequence[str] = ()) -> list[socket.socket]:
@@ -454,10 +453,3 @@ def open_sockets_blocking(orders: Sequence[str], count: int, before: Sequence[st
         lines = words.decode("utf-8", "replace").strip().splitlines()
         raise OSError(lines[-1][:200] if lines else "no reason given")
     return found
-
-
-def _unavailable(why: str) -> SandboxError:
-    return walls_unavailable(
-        f"the proxy or a port for a service could not be opened inside ({why})",
-        "Run the command without `network`, or see `forge doctor`.",
-    )

@@ -103,7 +103,7 @@ def person_mirrors(environ: Mapping[str, str]) -> Mirrors:
             continue
         if name in _SETTING_NAMES:
             env[name] = value
-        elif (group := _group_of(name)) is not None:
+        elif group := next((each for each, names in _ADDRESS_NAMES.items() if names.fullmatch(name)), None):
             env[name] = without_credentials(value)
             if env[name] != value:
                 stripped.append(name)
@@ -114,10 +114,6 @@ def person_mirrors(environ: Mapping[str, str]) -> Mirrors:
         stripped=tuple(sorted(stripped)),
         places={group: tuple(found)[:_MOST_PLACES] for group, found in places.items()},
     )
-
-
-def _group_of(name: str) -> HostGroup | None:
-    return next((group for group, names in _ADDRESS_NAMES.items() if names.fullmatch(name)), None)
 
 
 def group_places(group: HostGroup, environ: Mapping[str, str]) -> tuple[Place, ...]:

@@ -5,5 +5,5 @@
     record    after it: what changed, path by path, as a ChangeSet of the session (`log.py`)
     restore   when a person asks: files, links, directories and refs as they were (`restore.py`)
 
-`Coverage` says of the zones that commands can write what could not be brought back.
+`ZoneHistory.coverage` says what of a zone could not be brought back.
 """

@@ -165,11 +165,12 @@ class GitBaseline:
             write_private(fresh, data, durable=False)
             os.utime(fresh, ns=(info.st_mtime_ns, info.st_mtime_ns))  # git tells by it which entries are racy
             with ThreadPoolExecutor(3) as pool:
-                listed = pool.submit(self._list_index, fresh)
+                listed = pool.submit(self._git, ("ls-files", "-s", "-v", "-z"), index=fresh)
                 settings = pool.submit(self._converting_settings)
                 others = pool.submit(self._untracked, fresh) if files != _count_in_header(data) else None
                 changed = self.compare_tracked(fresh)
-                (entries, odd), careful = listed.result(), settings.result()
+                entries, careful = listed.result(), settings.result()
+                odd = _odd_entries(entries)
                 if others is not None:
                     untracked = others.result()
                 elif not odd and files == entries.count(b"\0") - sum(not self._is_file(path) for path in changed):
@@ -202,11 +203,6 @@ class GitBaseline:
     def _untracked(self, index: Path) -> tuple[bytes, ...]:
         raw = self._git(("ls-files", "-o", "--directory", "-z"), index=index)
         return tuple(path for path in raw.split(b"\0") if path and not path.startswith(b".git/"))
-
-    def _list_index(self, index: Path) -> tuple[bytes, list[bytes]]:
-        """All entries as `ls-files -s -v` prints them, and those that are no plain tracked file."""
-        entries = self._git(("ls-files", "-s", "-v", "-z"), index=index)
-        return entries, _odd_entries(entries)
 
     def _is_file(self, path: bytes) -> bool:
         info = entry_stat(os.path.join(self._zone, os.fsdecode(path)))

@@ -99,8 +99,10 @@ class GitState:
         branch = found.get(PREFIX + head.removeprefix(_SYMBOLIC)) if head.startswith(_SYMBOLIC) else None
         commit = branch[0].target if branch is not None else "" if head.startswith(_SYMBOLIC) else head
         found[HEAD] = (_link(head), b"")
-        if os.path.lexists(os.path.join(self._common, "logs", "refs", "stash")) and (entries := self._stash()):
-            found[STASH] = (_link(" ".join(entries)), b"")
+        if os.path.lexists(os.path.join(self._common, "logs", "refs", "stash")):
+            entries = self._git("reflog", "show", "--format=%H", "refs/stash", "--", may_fail=True).split()
+            if entries:
+                found[STASH] = (_link(b" ".join(entries).decode("ascii", "replace")), b"")
         words = ("diff-index", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--ignore-submodules=none")
         diff = self._git(*words, commit or _EMPTY_TREE, may_fail=not commit)
         for file, content in self._operation_files():
@@ -151,10 +153,6 @@ class GitState:
                 return said
         name = self._git("symbolic-ref", "-q", "HEAD", may_fail=True).strip()
         return _SYMBOLIC + os.fsdecode(name) if name else self._git("rev-parse", "HEAD").decode().strip()
-
-    def _stash(self) -> list[str]:
-        said = self._git("reflog", "show", "--format=%H", "refs/stash", "--", may_fail=True)
-        return said.decode("ascii", "replace").split()
 
     def pin(self, ids: Set[str]) -> None:
         """Keeps these commits from being collected. Git refuses one that is named twice."""

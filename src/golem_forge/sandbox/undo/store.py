@@ -220,7 +220,9 @@ class ZoneStore:
                 if begun:
                     self._sync()
                     self._db.execute("COMMIT")
-                    self._remove_unused()
+                    unused, self._unused = self._unused, []
+                    for file in unused:
+                        file.unlink(missing_ok=True)
             except BaseException:
                 if begun and self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -388,11 +390,6 @@ class ZoneStore:
         rows = ((digest, *place) for digest, place in self._new.items())
         self._db.executemany("INSERT OR REPLACE INTO contents VALUES (?, ?, ?, ?)", rows)
         self._forget_new()
-
-    def _remove_unused(self) -> None:
-        unused, self._unused = self._unused, []
-        for file in unused:
-            file.unlink(missing_ok=True)
 
     def _end_writing(self) -> None:
         """One sync for all that was written to a pack."""

@@ -235,7 +235,8 @@ class ZoneHistory:
         if is_in_git(parts):
             self._open()
             self._look_at_git()
-            return self._known(as_bytes(parts))
+            path = as_bytes(parts)
+            return self._known_at([path])[path].state
         return self.states([parts])[parts]
 
     def states(self, paths: Collection[Parts], *, anew: bool = True) -> dict[Parts, PathState]:
@@ -290,7 +291,7 @@ class ZoneHistory:
     def open_store(self) -> None:
         """Raises TooMuch, OSError, sqlite3.Error."""
         if not self._opened:
-            if _is_home(self.host):
+            if self.host in ("/", os.path.realpath(os.path.expanduser("~"))):
                 raise TooMuch("a home directory is too much to keep")
             self.store = ZoneStore(self._folder)
             self._opened = True
@@ -457,12 +458,8 @@ class ZoneHistory:
         """`paths`: all files and links that are not what git's index has; every other one is. Directories: all."""
         if len(paths) > MOST_ENTRIES:
             raise TooMuch(f"more than {MOST_ENTRIES:,} entries")
-        left = [parts for parts in self._regenerable if parts]
-        directories = (
-            {path: mode for path, mode in directories.items() if not any(_lies_in(path, as_bytes(one)) for one in left)}
-            if left
-            else directories
-        )
+        if left := tuple(as_bytes(parts) + b"/" for parts in self._regenerable if parts):
+            directories = {path: mode for path, mode in directories.items() if not (path + b"/").startswith(left)}
         known = {
             path
             for path, one in self.store.entries()
@@ -547,9 +544,6 @@ class ZoneHistory:
             others = set(self.store.names_of(device, inode)) - known
             known |= {path for path in others if (one := self.files.seen_at([path])[path]) and one.stamp.inode == inode}
         return {file: len(paths) for file, paths in names.items()}
-
-    def _known(self, path: bytes) -> PathState:
-        return self._known_at([path])[path].state
 
     def _known_at(self, paths: Collection[bytes]) -> dict[bytes, PathEntry]:
         """As the table and git's index know them, without a look."""
@@ -795,11 +789,3 @@ def readable_size(size: float) -> str:
             return f"{size:.0f} {unit}" if size >= 10 or unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1024
     return ""
-
-
-def _lies_in(path: bytes, directory: bytes) -> bool:
-    return path == directory or path.startswith(directory + b"/")
-
-
-def _is_home(host: str) -> bool:
-    return host == "/" or host == os.path.realpath(os.path.expanduser("~"))

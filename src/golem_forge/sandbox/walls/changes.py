@@ -334,10 +334,11 @@ class SocketTracker:
 
     def drop_replaced_fifos(self) -> bool:
         """Whether one of our own FIFOs is another now, and ours no more."""
-        gone = [parts for parts, stamp in self.own_fifos.items() if self._stamp(parts) != stamp]
-        for parts in gone:
-            del self.own_fifos[parts]
-        return bool(gone)
+        known = self.own_fifos
+        self.own_fifos = {
+            parts: stamp for parts, stamp in known.items() if stamp_at(os.path.join(self._host, *parts)) == stamp
+        }
+        return len(self.own_fifos) < len(known)
 
     def adopt_fifos(self, mark: ScanMark) -> bool:
         """Treats fifos that appeared while a command ran as the command's own: it could use them, so the next one may
@@ -351,6 +352,3 @@ class SocketTracker:
         fifos = {parts: stamp_of(one) for parts, one in found.items() if one and stat.S_ISFIFO(one.st_mode)}
         self.own_fifos |= fifos
         return bool(fifos)
-
-    def _stamp(self, parts: Parts) -> Stamp:
-        return stamp_at(os.path.join(self._host, *parts))

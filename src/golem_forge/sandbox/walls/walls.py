@@ -171,10 +171,6 @@ async def probe_without_saving(cache: Path) -> ProbeReport:
     return probe.cached_report(cache) or await probe.probe_with_retry(cache=None)
 
 
-async def _probe_and_save(cache: Path) -> ProbeReport:
-    return await probe.probe_with_retry(cache=cache)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WallsHost:
     """The machine around the walls, and its person."""
@@ -185,7 +181,7 @@ class WallsHost:
     """Empty: the system's."""
     report: ProbeReport | None = None
     """What is known of the machine already."""
-    tried: Callable[[Path], Awaitable[ProbeReport]] = _probe_and_save
+    tried: Callable[[Path], Awaitable[ProbeReport]] = lambda cache: probe.probe_with_retry(cache=cache)
     """How the machine is tried otherwise. Takes the directory where the result may be kept."""
 
 
@@ -702,7 +698,7 @@ class WalledChild:
         if self.plan is None:
             return Aftermath()
         if self._left is None:
-            self._left = self._start.created() if self._start else (), self._leftovers()
+            self._left = (self._start.created(), self._start.inspection.leftovers) if self._start else ((), ())
         ending = self.child.ending
         texts = (each for each in (self.child.output, self.child.errors) if each is not None)
         text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
@@ -721,9 +717,6 @@ class WalledChild:
             passed_by=proxy.passed_by if proxy else (),
             unreached=proxy.unreached if proxy else (),
         )
-
-    def _leftovers(self) -> tuple[Leftover, ...]:
-        return self._start.inspection.leftovers if self._start else ()
 
     def report_unread(self) -> None:
         """Reports what a child left, if no call reports on it (a server, a session that nobody read to its end). Does
