@@ -1,4 +1,4 @@
-"""exec_command in real walls: how it ends, what is said of it, what is kept."""
+"""exec_command in real walls: how it ends, what is said of it, what is kept, and patches in its place."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.deadlines import PATIENCE, ever_longer, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits, WallSettings
-from golem_forge.core.decisions import Status
+from golem_forge.config.schema import Setting
+from golem_forge.core.decisions import Status, Verdict
 from golem_forge.events.bus import EventBus
+from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.walls.model import Level, ProbeReport
 from golem_forge.sandbox.walls.walls import Walls, WallsHost
+from golem_forge.toolsets.edit import create_apply_patch_tool
+from golem_forge.toolsets.exec import create_exec_command_tool
 
 
 async def test_t17_a_command_and_its_text(bench: Any) -> None:
@@ -178,3 +183,51 @@ async def test_a_write_reaches_the_workspace(bench: Any, workspace: Path) -> Non
     outcome = await bench.cmd("echo new > made.txt && cat /workspace/made.txt")
     assert outcome.text.endswith("new\n")
     assert (workspace / "made.txt").read_text() == "new\n"
+
+
+PATCH = "*** Begin Patch\n*** Add File: new.txt\n+hello\n*** End Patch\n"
+
+
+@pytest.fixture
+def tools() -> tuple[Any, ...]:
+    return create_exec_command_tool(), create_apply_patch_tool()
+
+
+async def test_it_becomes_a_patch(
+    benches: Callable[..., Any], asked: Any, tools: tuple[Any, ...], workspace: Path
+) -> None:
+    (workspace / "sub").mkdir()
+    ask = asked()
+    bench = benches(*tools, ask=ask)
+    calls: list[tuple[str, dict[str, str], str]] = [
+        (f"cd sub && apply_patch <<'EOF'\n{PATCH}EOF\n", {}, "sub/new.txt"),
+        (f"apply_patch <<'EOF'\n{PATCH}EOF", {"workdir": "sub"}, "sub/new.txt"),
+        (f"cd sub && apply_patch <<'EOF'\n{PATCH}EOF", {"workdir": "/workspace/top"}, "top/sub/new.txt"),
+        (f"apply_patch '{PATCH}'", {}, "new.txt"),
+    ]
+    for cmd, args, made in calls:
+        ask.clear()
+        outcome = await bench.cmd(cmd, **args)
+        assert (outcome.status, outcome.tool) == (Status.SUCCESS, "apply_patch"), cmd
+        assert [request.tool for request in ask] == ["apply_patch"]
+        assert (workspace / made).read_text() == "hello\n"
+        (workspace / made).unlink()
+
+
+async def test_with_anything_beside_it_it_is_a_command(
+    benches: Callable[..., Any], tools: tuple[Any, ...], workspace: Path
+) -> None:
+    (workspace / "sub").mkdir()
+    outcome = await benches(*tools).cmd(f"cd sub && apply_patch <<'EOF'; ls\n{PATCH}EOF\n")
+    assert outcome.tool == "exec_command"
+    assert not (workspace / "sub/new.txt").exists()
+
+
+async def test_blocked_on_either_tool_blocks(
+    benches: Callable[..., Any], tools: tuple[Any, ...], workspace: Path
+) -> None:
+    for name in ("exec_command", "apply_patch"):
+        block = ApprovalBlock(tools={name: Setting(Verdict.BLOCKED, "forge.yaml:3")})
+        outcome = await benches(*tools, blocks=ApprovalBlocks(program=block)).cmd(f"apply_patch <<'EOF'\n{PATCH}EOF\n")
+        assert outcome.status is Status.POLICY_DENIED
+    assert not (workspace / "new.txt").exists()
