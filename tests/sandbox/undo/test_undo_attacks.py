@@ -88,12 +88,11 @@ def test_what_a_command_deletes_comes_back_although_it_made_too_many_files(
     monkeypatch.setattr(engine, "MOST_ENTRIES", 100)
     monkeypatch.setattr(engine, "_TARGETED", 50)
     (project.root / "thesis.txt").write_text("four years\n")
-    call = project.begin(1)
-    (project.root / "thesis.txt").unlink()
-    (project.root / "flood").mkdir()
-    for number in range(101):
-        (project.root / "flood" / str(number)).touch()
-    project.end(call)
+    with project.call(1):
+        (project.root / "thesis.txt").unlink()
+        (project.root / "flood").mkdir()
+        for number in range(101):
+            (project.root / "flood" / str(number)).touch()
     assert "/workspace/thesis.txt" in {one.path for each in project.log.read() for one in each.changes}
     shutil.rmtree(project.root / "flood")
     project.undo(turn=1)
@@ -125,9 +124,8 @@ def test_deleting_more_tracked_bytes_than_one_answer_of_git_is_recorded(
 def test_a_directory_whose_name_is_git_in_capitals_is_seen(project: Project) -> None:
     (project.root / ".GIT").mkdir()
     (project.root / ".GIT/notes").write_text("precious\n")
-    call = project.begin(1)
-    (project.root / ".GIT/notes").write_text("junk\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / ".GIT/notes").write_text("junk\n")
     assert not project.undo(turn=1)
     assert (project.root / ".GIT/notes").read_text() == "precious\n"
 
@@ -142,11 +140,10 @@ def test_a_file_is_not_changed_unseen_through_a_link_in_such_a_directory(project
     git(project.root, "commit", "-qm", "many")
     for _ in range(3):
         project.end(project.begin(1))
-    call = project.begin(2)
-    os.link(many / "7", project.root / ".GIT/x")
-    (project.root / ".GIT/x").write_text("junk\n")
-    (project.root / ".GIT/x").unlink()
-    project.end(call)
+    with project.call(2):
+        os.link(many / "7", project.root / ".GIT/x")
+        (project.root / ".GIT/x").write_text("junk\n")
+        (project.root / ".GIT/x").unlink()
     assert {one.path for each in project.log.read() for one in each.changes} >= {"/workspace/many/7"}
 
 
@@ -228,9 +225,8 @@ def test_an_open_merge_is_taken_back(project: Project) -> None:
     git(root, "add", "-A")
     git(root, "commit", "-qm", "t")
     git(root, "checkout", "-q", "main")
-    call = project.begin(1)
-    git(root, "merge", "-q", "--no-commit", "--no-ff", "topic")
-    project.end(call)
+    with project.call(1):
+        git(root, "merge", "-q", "--no-commit", "--no-ff", "topic")
     assert not project.undo(turn=1)
     assert not (root / ".git/MERGE_HEAD").exists()
 
@@ -277,9 +273,8 @@ def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str,
     git(project.root, *before.split(), check=False)
     was = snapshot(project.root)
     for turn, command in enumerate(commands, 1):
-        call = project.begin(turn)
-        git(project.root, *command.split(), check=False)
-        project.end(call)
+        with project.call(turn):
+            git(project.root, *command.split(), check=False)
         then = snapshot(project.root)
         assert then != was, command
         assert (project.undo(turn=turn), snapshot(project.root)) == ({}, was), command
@@ -290,10 +285,9 @@ def test_what_is_in_conflict_comes_back_as_it_was(project: Project, before: str,
 def test_a_branch_that_moved_while_head_came_to_be_on_it_goes_back_with_it(project: Project) -> None:
     git(project.root, "checkout", "-q", "--detach")
     was = snapshot(project.root)
-    call = project.begin(1)
-    git(project.root, "checkout", "-q", "main")
-    git(project.root, "commit", "-q", "--allow-empty", "-m", "second")
-    project.end(call)
+    with project.call(1):
+        git(project.root, "checkout", "-q", "main")
+        git(project.root, "commit", "-q", "--allow-empty", "-m", "second")
     assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
 
 
@@ -302,9 +296,8 @@ def test_a_staged_file_may_have_the_name_of_a_mark_of_ours(project: Project) -> 
         (project.root / name).write_text("x\n")
     git(project.root, "add", "-A")
     was = snapshot(project.root)
-    call = project.begin(1)
-    git(project.root, "reset", "-q", "--hard")
-    project.end(call)
+    with project.call(1):
+        git(project.root, "reset", "-q", "--hard")
     assert (project.undo(turn=1), snapshot(project.root)) == ({}, was)
 
 
@@ -314,10 +307,9 @@ def test_flags_of_the_index_survive_an_undo(project: Project) -> None:
     git(root, "update-index", "--skip-worktree", "a.txt")
     git(root, "update-index", "--assume-unchanged", "src/b.py")
     before = git(root, "ls-files", "-s", "-v")
-    call = project.begin(1)
-    (root / "n").write_text("n\n")
-    git(root, "add", "n")
-    project.end(call)
+    with project.call(1):
+        (root / "n").write_text("n\n")
+        git(root, "add", "n")
     project.undo(turn=1)
     assert git(root, "ls-files", "-s", "-v") == before
 
@@ -341,9 +333,8 @@ def test_a_commit_from_a_zone_below_the_root_of_a_repository_comes_back(root: Pa
 # large files of another session are writable unasked
 def test_what_another_session_made_is_not_writable_without_a_question(root: Path, tmp_path: Path) -> None:
     project = Project(root, tmp_path / "home", settings=UndoSettings(max_file=10))
-    call = project.begin(1)
-    (root / "model.bin").write_bytes(os.urandom(1000))
-    project.end(call)
+    with project.call(1):
+        (root / "model.bin").write_bytes(os.urandom(1000))
     later = again(project)
     # `coverage` has to be told whose call asks; as it is, no session sees it.
     assert [one.parts for one in later.history.coverage().uncovered] == [("model.bin",)]
@@ -358,9 +349,8 @@ def test_a_directory_that_is_no_environment_any_more_is_kept(project: Project) -
     later = again(project)
     (project.root / "env").mkdir()
     (project.root / "env/settings.yaml").write_text("precious\n")
-    call = later.begin(1)
-    shutil.rmtree(project.root / "env")
-    later.end(call)
+    with later.call(1):
+        shutil.rmtree(project.root / "env")
     later.undo(turn=1)
     assert (project.root / "env/settings.yaml").exists()
 
@@ -371,13 +361,11 @@ def test_files_that_are_moved_into_a_directory_with_a_tag_are_still_kept(project
     written = (project.root / "data/thesis.txt").stat().st_ctime_ns
     while time.clock_gettime_ns(CLOCK_OF_FILES) <= written:  # it is older than the look before the call
         time.sleep(0.001)
-    first = project.begin(1)
-    (project.root / "data").rename(project.root / "data2")
-    (project.root / "data2/CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n")
-    project.end(first)
-    second = project.begin(2)
-    shutil.rmtree(project.root / "data2")
-    project.end(second)
+    with project.call(1):
+        (project.root / "data").rename(project.root / "data2")
+        (project.root / "data2/CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n")
+    with project.call(2):
+        shutil.rmtree(project.root / "data2")
     project.undo(turn=2)
     assert (project.root / "data2/thesis.txt").exists()
 
@@ -399,11 +387,10 @@ def test_a_file_whose_place_a_directory_takes_that_could_be_made_again_comes_bac
     (project.root / "package.json").write_text("{}")
     (project.root / name).write_text("four years\n")
     before = snapshot(project.root)
-    call = project.begin(1)
-    (project.root / name).unlink()
-    (project.root / name).mkdir()
-    (project.root / name / "pyvenv.cfg").touch()
-    project.end(call)
+    with project.call(1):
+        (project.root / name).unlink()
+        (project.root / name).mkdir()
+        (project.root / name / "pyvenv.cfg").touch()
     assert not project.undo(turn=1)
     assert snapshot(project.root) == before
 
@@ -498,10 +485,9 @@ def test_what_the_person_wrote_through_a_mapping_is_left_alone(project: Project)
 def test_an_undo_that_was_cut_short_takes_nothing_that_the_person_staged_since(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("two\n")
-    git(project.root, "add", "a.txt")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("two\n")
+        git(project.root, "add", "a.txt")
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
@@ -525,11 +511,10 @@ def test_an_undo_that_was_cut_short_takes_nothing_that_the_person_staged_since(
 def test_what_is_no_file_and_stands_in_the_place_of_one_is_left_alone_and_listed(
     project: Project, make: Callable[[Path], object]
 ) -> None:
-    call = project.begin(1)
-    (project.root / "a.txt").unlink()
-    (project.root / "src/b.py").write_text("agent\n")
-    (project.root / "made.txt").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").unlink()
+        (project.root / "src/b.py").write_text("agent\n")
+        (project.root / "made.txt").write_text("agent\n")
     for name in ("a.txt", "src/b.py", "made.txt"):
         (project.root / name).unlink(missing_ok=True)
         make(project.root / name)
@@ -549,12 +534,11 @@ def test_what_the_person_saves_while_an_undo_is_carried_out_stays(
     if did == "made":
         (project.root / "a.txt").unlink()
         git(project.root, "commit", "-qam", "gone")
-    call = project.begin(1)
-    if did == "deleted":
-        (project.root / "a.txt").unlink()
-    else:
-        (project.root / "a.txt").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        if did == "deleted":
+            (project.root / "a.txt").unlink()
+        else:
+            (project.root / "a.txt").write_text("agent\n")
 
     def saved_meanwhile() -> str:
         (project.root / "a.txt").write_text("mine!\n")
@@ -571,13 +555,12 @@ def test_what_the_person_saves_between_the_look_of_an_undo_and_its_step_stays(
     project: Project, monkeypatch: pytest.MonkeyPatch, did: str
 ) -> None:
     path = project.root / ("src" if "directory" in did else "a.txt")
-    call = project.begin(1)
-    if did == "a new mode":
-        path.chmod(0o600)
-    else:
-        remove(path)
-        path.write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        if did == "a new mode":
+            path.chmod(0o600)
+        else:
+            remove(path)
+            path.write_text("agent\n")
     if "fifo" in did:
         path.unlink()
         os.mkfifo(path)
@@ -603,11 +586,10 @@ def test_an_undo_that_is_killed_before_it_removed_what_it_replaced_leaves_nothin
     project: Project, monkeypatch: pytest.MonkeyPatch, made: int
 ) -> None:
     before = snapshot(project.root)
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("agent\n")
-    for number in range(made):
-        (project.root / f"src/made{number}").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("agent\n")
+        for number in range(made):
+            (project.root / f"src/made{number}").write_text("agent\n")
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt

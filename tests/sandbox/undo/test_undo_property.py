@@ -142,10 +142,9 @@ def _check(folder: Path, before: list[Any], turns: list[list[Any]], *, with_git:
     states = []
     for number, operations in enumerate(turns, 1):
         states.append(_stable(root))
-        call = project.begin(number)
-        for operation in operations:
-            apply(root, operation)
-        project.end(call)
+        with project.call(number):
+            for operation in operations:
+                apply(root, operation)
     final = _stable(root)
     for number in range(len(turns), 0, -1):
         if any(one.turn == number and one.changes for one in project.log.read()):

@@ -72,10 +72,9 @@ def test_what_git_ignores_and_nobody_can_make_again_is_kept(project: Project) ->
     (project.root / "uploads").mkdir()
     (project.root / "uploads/photo").write_bytes(b"irreplaceable")
     before = snapshot(project.root)
-    call = project.begin(1)
-    (project.root / "db.sqlite3").unlink()
-    shutil.rmtree(project.root / "uploads")
-    project.end(call)
+    with project.call(1):
+        (project.root / "db.sqlite3").unlink()
+        shutil.rmtree(project.root / "uploads")
     assert not project.undo(turn=1)
     assert snapshot(project.root) == before
 
@@ -137,9 +136,8 @@ def test_the_last_turn_that_changed_something_is_not_one_that_changed_only_what_
     project: Project,
 ) -> None:
     (project.root / "package.json").write_text("{}\n")
-    first = project.begin(1)
-    (project.root / "a.txt").write_text("two\n")
-    project.end(first)
+    with project.call(1):
+        (project.root / "a.txt").write_text("two\n")
     second = project.begin(2)
     (project.root / "node_modules").mkdir()
     (project.root / "node_modules/x").write_text("1")
@@ -156,13 +154,11 @@ def test_a_command_cannot_make_a_directory_look_regenerable_to_hide_what_it_dele
 ) -> None:
     (project.root / "data").mkdir()
     (project.root / "data/thesis.txt").write_text("four years\n")
-    first = project.begin(1)
-    tag = "Signature: 8a477f597d28d172789f06886806bc55\n" if witness == "CACHEDIR.TAG" else "home = /usr\n"
-    (project.root / "data" / witness).write_text(tag)
-    project.end(first)
-    second = project.begin(2)
-    (project.root / "data/thesis.txt").unlink()
-    project.end(second)
+    with project.call(1):
+        tag = "Signature: 8a477f597d28d172789f06886806bc55\n" if witness == "CACHEDIR.TAG" else "home = /usr\n"
+        (project.root / "data" / witness).write_text(tag)
+    with project.call(2):
+        (project.root / "data/thesis.txt").unlink()
     assert not project.undo(turn=2)
     assert (project.root / "data/thesis.txt").read_text() == "four years\n"
 
@@ -209,9 +205,8 @@ def test_more_uncovered_files_than_mounts_are_folded_to_their_directory_or_the_z
 
 def test_what_the_session_made_itself_stays_writable_however_large(root: Path, tmp_path: Path) -> None:
     project = Project(root, tmp_path / "home", settings=UndoSettings(max_file=10))
-    call = project.begin(1)
-    (root / "out.bin").write_bytes(os.urandom(1000))
-    project.end(call)
+    with project.call(1):
+        (root / "out.bin").write_bytes(os.urandom(1000))
     assert project.history.coverage("s1").uncovered == ()
     assert [one.parts for one in project.history.coverage("s2").uncovered] == [("out.bin",)]
     (root / "out.bin").write_bytes(os.urandom(2000))  # the person made something else of it
@@ -256,10 +251,9 @@ def test_where_git_converts_files_their_own_bytes_come_back(project: Project, se
     git(root, "add", "-A")
     git(root, "commit", "-qm", "converted")
     before = (root / "windows.txt").read_bytes(), (root / "object.bin").read_bytes()
-    call = project.begin(1)
-    (root / "windows.txt").unlink()
-    (root / "object.bin").write_bytes(b"other")
-    project.end(call)
+    with project.call(1):
+        (root / "windows.txt").unlink()
+        (root / "object.bin").write_bytes(b"other")
     assert not project.undo(turn=1)
     assert ((root / "windows.txt").read_bytes(), (root / "object.bin").read_bytes()) == before
 
@@ -271,9 +265,8 @@ def test_a_partial_clone_has_its_missing_files_copied(root: Path, tmp_path: Path
         ["git", "clone", "-q", "--filter=blob:none", f"file://{root}", str(clone)], env=GIT_ENVIRONMENT, check=True
     )
     project = Project(clone, tmp_path / "home")
-    call = project.begin(1)
-    (clone / "src/b.py").unlink()
-    project.end(call)
+    with project.call(1):
+        (clone / "src/b.py").unlink()
     assert not project.undo(turn=1)
     assert (clone / "src/b.py").read_text() == "print(1)\n"
 
@@ -283,10 +276,9 @@ def test_files_that_the_index_hides_are_kept_too(project: Project) -> None:
     git(project.root, "update-index", "--skip-worktree", "src/b.py")
     (project.root / "a.txt").write_text("hidden edit\n")
     (project.root / "src/b.py").write_text("another\n")
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("lost?\n")
-    (project.root / "src/b.py").unlink()
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("lost?\n")
+        (project.root / "src/b.py").unlink()
     assert not project.undo(turn=1)
     assert (project.root / "a.txt").read_text() == "hidden edit\n"
     assert (project.root / "src/b.py").read_text() == "another\n"
@@ -312,9 +304,8 @@ def _change_unseen(root: Path, name: str, content: bytes) -> None:
 
 def test_a_change_that_git_does_not_see_because_it_was_in_the_same_second_is_kept(project: Project) -> None:
     _change_unseen(project.root, "a.txt", b"two\n")
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("three\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("three\n")
 
     assert not project.undo(turn=1)
 
@@ -323,15 +314,13 @@ def test_a_change_that_git_does_not_see_because_it_was_in_the_same_second_is_kep
 
 def test_what_a_call_changed_unseen_by_git_is_known_to_the_next_session(root: Path, tmp_path: Path) -> None:
     project = Project(root, tmp_path / "home")
-    call = project.begin(1)
-    _change_unseen(root, "a.txt", b"two\n")
-    project.end(call)
+    with project.call(1):
+        _change_unseen(root, "a.txt", b"two\n")
     (root / ".git/index").touch()  # written again since
-    del project, call
+    del project
     later = Project(root, tmp_path / "home", session="s2")
-    call = later.begin(1)
-    (root / "a.txt").write_text("three\n")
-    later.end(call)
+    with later.call(1):
+        (root / "a.txt").write_text("three\n")
 
     assert not later.undo(turn=1)
 
@@ -339,10 +328,9 @@ def test_what_a_call_changed_unseen_by_git_is_known_to_the_next_session(root: Pa
 
 
 def test_what_the_person_edits_between_the_call_and_the_undo_stays_unless_it_is_named(project: Project) -> None:
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("agent\n")
-    (project.root / "src/b.py").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("agent\n")
+        (project.root / "src/b.py").write_text("agent\n")
     (project.root / "a.txt").write_text("person\n")
     assert project.undo(turn=1) == {"/workspace/a.txt": "it was changed since"}
     assert (project.root / "a.txt").read_text() == "person\n"
@@ -354,10 +342,9 @@ def test_what_the_person_edits_between_the_call_and_the_undo_stays_unless_it_is_
 def test_what_the_person_edits_between_two_calls_of_a_turn_stays_unless_it_is_named(project: Project) -> None:
     edited = project.root / "a.txt"
     for number in (1, 2):
-        call = project.begin(1)
-        edited.write_text(f"agent {number}\n")
-        (project.root / "src/b.py").write_text(f"agent {number}\n")
-        project.end(call)
+        with project.call(1):
+            edited.write_text(f"agent {number}\n")
+            (project.root / "src/b.py").write_text(f"agent {number}\n")
         if number == 1:
             edited.write_text("person\n")
     assert project.undo(turn=1) == {"/workspace/a.txt": EDITED_BETWEEN}
@@ -367,22 +354,19 @@ def test_what_the_person_edits_between_two_calls_of_a_turn_stays_unless_it_is_na
 
 
 def test_what_an_undo_left_is_no_edit_of_somebody_else(project: Project) -> None:
-    call = project.begin(1)
-    for name in ("a.txt", "src/b.py"):
-        (project.root / name).write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        for name in ("a.txt", "src/b.py"):
+            (project.root / name).write_text("agent\n")
     assert not project.undo(paths=["/workspace/a.txt"])
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("agent again\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("agent again\n")
     assert not project.undo(turn=1)
     assert (project.root / "a.txt").read_text() == "one\n"
 
 
 def test_an_empty_path_names_nothing(project: Project) -> None:
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("agent\n")
     with pytest.raises(NothingToUndo):
         project.undo(paths=("",))
     (project.root / "a.txt").write_text("person\n")
@@ -392,10 +376,9 @@ def test_an_empty_path_names_nothing(project: Project) -> None:
 def test_the_rest_of_a_turn_can_be_undone_after_a_part_of_it(project: Project) -> None:
     first, second = project.root / "first", project.root / "second"
     for number, names in ((1, ("first",)), (2, ("a", "b", "second"))):
-        call = project.begin(number)
-        for name in names:
-            (project.root / name).write_text("new\n")
-        project.end(call)
+        with project.call(number):
+            for name in names:
+                (project.root / name).write_text("new\n")
     assert not project.undo(paths=["/workspace/a"]) and second.exists()
     assert not project.undo() and not (project.root / "b").exists() and not second.exists() and first.exists()
     assert not project.undo() and not first.exists()
@@ -405,10 +388,9 @@ def test_the_rest_of_a_turn_can_be_undone_after_a_part_of_it(project: Project) -
 
 def test_a_turn_of_which_only_edited_files_are_left_does_not_stand_in_the_way(project: Project) -> None:
     for number in (1, 2):
-        call = project.begin(number)
-        for name in ("a", "b"):
-            (project.root / f"{name}{number}").write_text("new\n")
-        project.end(call)
+        with project.call(number):
+            for name in ("a", "b"):
+                (project.root / f"{name}{number}").write_text("new\n")
     (project.root / "a2").write_text("mine\n")
     assert project.undo() == {"/workspace/a2": EDITED}
     assert not project.undo() and not (project.root / "a1").exists()
@@ -417,10 +399,9 @@ def test_a_turn_of_which_only_edited_files_are_left_does_not_stand_in_the_way(pr
 
 
 def test_a_directory_the_call_made_stays_where_the_person_put_something_into_it(project: Project) -> None:
-    call = project.begin(1)
-    (project.root / "new").mkdir()
-    (project.root / "new/x").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "new").mkdir()
+        (project.root / "new/x").write_text("agent\n")
     (project.root / "new/mine").write_text("person\n")
     left = project.undo(turn=1)
     assert list(left) == ["/workspace/new"]
@@ -429,10 +410,9 @@ def test_a_directory_the_call_made_stays_where_the_person_put_something_into_it(
 
 def test_a_ref_that_moved_since_is_left_alone(project: Project) -> None:
     first = git(project.root, "rev-parse", "HEAD")
-    call = project.begin(1)
-    (project.root / "a.txt").write_text("agent\n")
-    git(project.root, "commit", "-qam", "agent")
-    project.end(call)
+    with project.call(1):
+        (project.root / "a.txt").write_text("agent\n")
+        git(project.root, "commit", "-qam", "agent")
     (project.root / "src/b.py").write_text("person\n")
     git(project.root, "commit", "-qam", "person")
     mine = git(project.root, "rev-parse", "HEAD")
@@ -445,9 +425,8 @@ def test_a_commit_that_a_ref_left_survives_gc_while_it_can_come_back(project: Pr
     (project.root / "a.txt").write_text("work\n")
     git(project.root, "commit", "-qam", "work")
     work = git(project.root, "rev-parse", "HEAD").strip()
-    call = project.begin(1)
-    git(project.root, "reset", "-q", "--hard", "HEAD~1")
-    project.end(call)
+    with project.call(1):
+        git(project.root, "reset", "-q", "--hard", "HEAD~1")
     git(project.root, "reflog", "expire", "--expire=now", "--all")
     git(project.root, "gc", "-q", "--prune=now")
     assert not project.undo(turn=1)
@@ -467,9 +446,8 @@ def test_a_commit_that_cannot_come_back_any_more_has_no_name_of_ours(root: Path,
     work = git(root, "rev-parse", "HEAD").strip()
 
     def lose_it(project: Project) -> None:
-        call = project.begin(1)
-        git(root, "reset", "-q", "--hard", "HEAD~1")
-        project.end(call)
+        with project.call(1):
+            git(root, "reset", "-q", "--hard", "HEAD~1")
 
     def named() -> list[str]:
         return git(root, "for-each-ref", "--format=%(objectname)", "refs/forge/was/undo").split()
@@ -489,12 +467,10 @@ def test_a_commit_that_cannot_come_back_any_more_has_no_name_of_ours(root: Path,
 
 def test_two_sessions_in_one_zone_each_undo_their_own(root: Path, tmp_path: Path) -> None:
     one, other = Project(root, tmp_path / "home"), Project(root, tmp_path / "home", session="s2")
-    call = one.begin(1)
-    (root / "a.txt").write_text("from one\n")
-    one.end(call)
-    call = other.begin(1)
-    (root / "src/b.py").write_text("from the other\n")
-    other.end(call)
+    with one.call(1):
+        (root / "a.txt").write_text("from one\n")
+    with other.call(1):
+        (root / "src/b.py").write_text("from the other\n")
     assert paths(one) == {"/workspace/a.txt"} and paths(other) == {"/workspace/src/b.py"}
     one.undo(turn=1)
     assert (root / "a.txt").read_text() == "one\n"
@@ -564,9 +540,8 @@ def test_an_undo_through_a_link_that_somebody_put_there_writes_nothing_outside(
 ) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    call = project.begin(1)
-    (project.root / "src/b.py").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / "src/b.py").write_text("agent\n")
     shutil.rmtree(project.root / "src")
     (project.root / "src").symlink_to(outside)
     project.undo(turn=1, also=("/workspace/src",))
@@ -584,9 +559,8 @@ def test_sockets_and_fifos_are_passed_over(project: Project) -> None:
 
 def test_a_secret_is_not_in_the_store(project: Project) -> None:
     (project.root / ".env").write_text("TOKEN=canary-0123456789\n")
-    call = project.begin(1)
-    (project.root / ".env").write_text("TOKEN=canary-9876543210\n")
-    project.end(call)
+    with project.call(1):
+        (project.root / ".env").write_text("TOKEN=canary-9876543210\n")
     kept = b"".join(path.read_bytes() for path in (project.home / "undo").rglob("*") if path.is_file())
     assert b"canary-" not in kept
     assert project.history.coverage().uncovered == ()
@@ -618,12 +592,11 @@ def test_a_restore_that_is_killed_is_finished_by_the_next_session(root: Path, tm
     """Killed at the `at`th change on disk."""
     before = snapshot(root)
     project = Project(root, tmp_path / "home")
-    call = project.begin(1)
-    shutil.rmtree(root / "src")
-    for number in range(3):
-        (root / f"n{number}").write_text("new\n")
-    (root / "a.txt").write_text("agent\n")
-    project.end(call)
+    with project.call(1):
+        shutil.rmtree(root / "src")
+        for number in range(3):
+            (root / f"n{number}").write_text("new\n")
+        (root / "a.txt").write_text("agent\n")
     after = snapshot(root)
 
     def work() -> None:
@@ -651,9 +624,8 @@ def test_old_sessions_are_forgotten_and_their_contents_go(root: Path, tmp_path: 
     sessions.mkdir(parents=True, exist_ok=True)
     (sessions / "s1.jsonl").touch()
     (root / "big").write_bytes(os.urandom(MIB))
-    call = project.begin(1)
-    (root / "big").write_bytes(os.urandom(MIB))
-    project.end(call)
+    with project.call(1):
+        (root / "big").write_bytes(os.urandom(MIB))
     packs = sum(path.stat().st_size for path in (project.home / "undo").rglob("packs/*"))
     assert packs >= 2 * MIB
     prune(project.home, UndoSettings(keep=3600.0), now=time.time() + 7200)
@@ -664,9 +636,8 @@ def test_old_sessions_are_forgotten_and_their_contents_go(root: Path, tmp_path: 
 
 def test_a_deleted_session_leaves_nothing_behind(root: Path, tmp_path: Path) -> None:
     project = Project(root, tmp_path / "home")
-    call = project.begin(1)
-    (root / "a.txt").write_text("canary of a deleted session\n")
-    project.end(call)
+    with project.call(1):
+        (root / "a.txt").write_text("canary of a deleted session\n")
     (root / "a.txt").write_text("one\n")
     project.history.coverage()
     forget_session(project.home, "s1")
@@ -676,9 +647,8 @@ def test_a_deleted_session_leaves_nothing_behind(root: Path, tmp_path: Path) -> 
 
 
 def test_a_turn_that_is_not_there_is_answered_by_those_that_are(project: Project) -> None:
-    call = project.begin(3)
-    (project.root / "a.txt").write_text("x\n")
-    project.end(call)
+    with project.call(3):
+        (project.root / "a.txt").write_text("x\n")
     with pytest.raises(NothingToUndo, match=r"Turns that changed files: 3\."):
         project.undo(turn=9)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from golem_forge.core.changes import ChangeSelection, ChangeSet, UndoSettings
@@ -124,6 +125,12 @@ class Project:
         made = ChangeSet(**facts, changes=changes, undoes=undoes, remade=tuple(self.history.take_remade(span)))  # type: ignore[arg-type]
         self.log.append(made)
         return made
+
+    @contextlib.contextmanager
+    def call(self, turn: int) -> Iterator[None]:
+        begun = self.begin(turn)
+        yield
+        self.end(begun)
 
     def undo(
         self, *, turn: int | None = None, paths: Sequence[str] = (), also: Sequence[str] = (), redo: bool = False
