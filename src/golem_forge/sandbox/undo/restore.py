@@ -243,9 +243,8 @@ def _preview(
                 stand = history.states([parts for parts, _, _ in some if parts[0] != GIT_FILE])
                 for parts, path, changes in some:
                     now = stand[parts] if parts in stand else history.state(parts)
-                    step = _step(path, changes, history, now, picked=is_below(path, also))
-                    if step is not None and path in edited and not (step.why or step.then.lost):
-                        step = replace(step, selected=is_below(path, also), why=EDITED_BETWEEN)
+                    picked = is_below(path, also)
+                    step = _step(path, changes, history, now, picked=picked, edited_between=path in edited)
                     steps += [step] if step is not None else []
     lost = tuple(one for one in steps if one.then.lost)
     found = tuple(_in_order(one for one in steps if not one.then.lost))
@@ -281,7 +280,7 @@ def _edited_between(sets: Iterable[ChangeSet], chosen: Iterable[ChangeSet]) -> s
 
 
 def _step(
-    path: str, changes: list[PathChange], history: ZoneHistory, now: PathState, *, picked: bool
+    path: str, changes: list[PathChange], history: ZoneHistory, now: PathState, *, picked: bool, edited_between: bool
 ) -> UndoStep | None:
     """None: there is nothing to do. `now`: what stands there."""
     then, left = changes[0].before, changes[-1].after
@@ -296,8 +295,10 @@ def _step(
         why = SPECIAL
     elif not same_state(now, left):
         why = EDITED
+    elif others:
+        why = f"it may be the work of {', '.join(others)}"
     else:
-        why = f"it may be the work of {', '.join(others)}" if others else ""
+        why = EDITED_BETWEEN if edited_between else ""
     action = (
         UndoAction.DELETE
         if then.kind is PathKind.ABSENT
