@@ -698,7 +698,7 @@ class WalledChild:
         if self.plan is None:
             return Aftermath()
         if self._left is None:
-            self._left = (self._start.created(), self._start.inspection.leftovers) if self._start else ((), ())
+            self._left = self._start.created() if self._start else (), self._leftovers()
         ending = self.child.ending
         texts = (each for each in (self.child.output, self.child.errors) if each is not None)
         text = "\n".join(_ends(each).decode("utf-8", "replace") for each in texts)
@@ -717,6 +717,9 @@ class WalledChild:
             passed_by=proxy.passed_by if proxy else (),
             unreached=proxy.unreached if proxy else (),
         )
+
+    def _leftovers(self) -> tuple[Leftover, ...]:
+        return self._start.inspection.leftovers if self._start else ()
 
     def report_unread(self) -> None:
         """Reports what a child left, if no call reports on it (a server, a session that nobody read to its end). Does
