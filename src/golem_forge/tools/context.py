@@ -143,7 +143,7 @@ class KeptText(Protocol):
 
 
 class OutputLookup(Protocol):
-    """Finds stored outputs by handle; `orchestrator.present.OutputStore` implements it."""
+    """Finds stored outputs by handle; `orchestrator.bound.OutputStore` implements it."""
 
     def find(self, handle: str, worker: str, *, any_session: bool = False) -> KeptText | None: ...
 

@@ -12,7 +12,7 @@ import pytest
 from tests.deadlines import PATIENCE, ever_longer, within
 
 from golem_forge.config.sandbox_block import MIB, ResourceLimits, WallSettings
-from golem_forge.config.schema import Setting
+from golem_forge.config.validation import Setting
 from golem_forge.core.decisions import Status, Verdict
 from golem_forge.events.bus import EventBus
 from golem_forge.policy.base import ApprovalBlock, ApprovalBlocks

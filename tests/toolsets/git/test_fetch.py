@@ -8,7 +8,7 @@ from tests.git_remotes import PASSWORD, git
 from golem_forge.core.decisions import Status
 
 from .conftest import Project
-from .test_transfer_push import rules
+from .test_push import rules
 
 
 async def test_a_fetch_moves_remote_tracking_branches_and_follows_tags(project: Project) -> None:
