@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tables import table
 
 from golem_forge.events.bus import create_ui_event_bus
-from golem_forge.tools.forms import derive_fields
+from golem_forge.tools.forms import MASK, derive_fields
 from golem_forge.ui.headless import PlainAdapter
 from golem_forge.ui.render.results import duration_text
 from golem_forge.ui.terminal import create_event_cli_adapter
@@ -186,6 +187,74 @@ def test_u18_nested_forms_go_back_field_by_field_and_keep_the_other_answers() ->
     for answer in ("Eve", "", "no", "Name", "there"):
         form.submit(answer)
     assert form.arguments == {"people": [{"name": "Ada", "age": 36}, {"name": "Eve"}], "target": "there"}
+
+
+KINDS = [
+    {
+        "type": "object",
+        "required": ["kind", "path"],
+        "properties": {"kind": {"const": kind}, "path": {"type": "string"}},
+    }
+    for kind in ("add", "delete")
+]
+CITIES = {"enum": ["Berlin, Germany", "Rome", "", 2, "2"]}
+
+
+@table(
+    "schema, value",
+    [
+        ({"type": "string"}, ""),
+        ({"type": "array", "items": {"type": "string"}}, ["a", "", "b"]),
+        ({"type": "array", "items": {"type": ["string", "null"]}}, ["a", None, "b"]),
+        ({"type": "array", "items": {"type": "string"}}, []),
+        ({"type": "array", "items": CITIES}, ["Berlin, Germany", "", "2", 2]),
+        ({"type": "array", "items": CITIES}, []),
+        (CITIES, ""),
+        (CITIES, "2"),
+        ({"oneOf": [{"const": "a", "title": "b"}, {"const": "b", "title": "a"}]}, "b"),
+        ({"oneOf": KINDS}, {"kind": "delete", "path": "x"}),
+        ({"anyOf": [{"const": "auto"}, {"type": "integer"}]}, "auto"),
+    ],
+)
+def test_u8_an_edit_that_changes_nothing_sends_what_was_there(schema: dict[str, Any], value: Any) -> None:
+    for required in ([], ["it"]):
+        fields = derive_fields({"type": "object", "required": required, "properties": {"it": schema}})
+        form = FormDialog(fields, {"it": value})
+        for _ in range(6):
+            if form.question is not None:
+                form.submit(form.start)
+        left_out = value == "" and not required
+        assert form.arguments == ({} if left_out else {"it": value})
+
+
+def test_u8_an_edit_can_empty_a_text_and_keeps_a_secret_that_is_not_shown() -> None:
+    fields = derive_fields(
+        {
+            "type": "object",
+            "required": ["content", "tags", "token"],
+            "properties": {
+                "content": {"type": "string"},
+                "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+                "token": {"type": "string", "format": "password"},
+            },
+        }
+    )
+    form = FormDialog(fields, {"content": "x", "tags": ["a"], "token": MASK})
+    for _ in range(3):
+        form.submit("")
+    assert form.question is None and form.arguments == {"content": "", "tags": []}
+
+
+def test_choices_of_one_name_are_told_apart_by_number_and_a_number_is_json() -> None:
+    choice = {"oneOf": KINDS}
+    schema = {"type": "object", "required": ["it", "data"], "properties": {"it": choice, "data": {"type": "object"}}}
+    form = FormDialog(derive_fields(schema), {})
+    assert form.question is not None and form.question.hint == "one of Object, 2 (Object)"
+    for answer in ("1", "x", '{"a": NaN}'):
+        form.submit(answer)
+    assert form.question is not None and form.question.error == "not JSON: NaN is not a JSON number"
+    form.submit("{}")
+    assert form.arguments == {"it": {"kind": "add", "path": "x"}, "data": {}}
 
 
 def test_at_a_session_of_another_process_only_what_works_there_is_offered() -> None:

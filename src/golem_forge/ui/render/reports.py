@@ -136,6 +136,17 @@ def _planned(args: Fields) -> str:
     return f"{done} of {len(steps)} steps done" if steps else ""
 
 
+def _undone(args: Fields) -> str:
+    """`the last turn`, `turn 2`, `a.txt and 2 more in turn 2`, `the last undo`."""
+    named = [args[name] for name in ("paths", "also") if isinstance(args.get(name), (list, tuple))]
+    paths = [to_text(path) for each in named for path in each]
+    turn, call = args.get("turn"), to_text(args.get("call") or "")
+    where = "the last undo" if args.get("redo") else f"call {call}" if call else f"turn {to_text(turn)}" if turn else ""
+    some = f"{paths[0]} and {len(paths) - 1} more" if len(paths) > 1 else "".join(paths)
+    said = " in ".join(part for part in (some, where) if part) or "the last turn"
+    return f"{said} of session {to_text(args['session'])}" if args.get("session") else said
+
+
 _WHOLE_FILE: Final = 2000
 _path: Final = _text("path")
 _SUBJECTS: Final[Mapping[str, Callable[[Fields], str]]] = {
@@ -147,6 +158,7 @@ _SUBJECTS: Final[Mapping[str, Callable[[Fields], str]]] = {
     "webfetch": _text("url"),
     "update_plan": _planned,
     "tool_search": _text("query"),
+    "undo_changes": _undone,
     **dict.fromkeys(("create_custom_tool", "run_custom_tool"), _text("name")),
 }
 """Native tools, whose arguments are known: nobody else's tool can have such a name."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
+from golem_forge.core.json import strict_json
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
@@ -117,6 +118,8 @@ def _ask(field: Mapping[str, Any], value: Any, way: str) -> FormWalk:
 def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "", ends: bool = False) -> FormWalk:
     """`ends`: an empty line is no value of a list but its end."""
     secret = field["type"] == "secret"
+    if secret and isinstance(value, str):
+        field, hint = {**field, "required": False}, "leave it empty to keep the value"
     if value is _NO_VALUE:
         value = field.get("default", _NO_VALUE)
     start = "" if secret or value is _NO_VALUE or value is None else format_value(field, value)
@@ -134,9 +137,18 @@ def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "",
         if ends and not text.strip():
             return NOT_GIVEN
         try:
-            return parse_value(field, text)
+            return _cleared(field, value) if not text else parse_value(field, text)
         except FieldError as error:
             question = _RepeatedQuestion(**asked, start=text, error=str(error))
+
+
+def _cleared(field: Mapping[str, Any], before: Any) -> Any:
+    """The value of an empty line: an empty text or choice where there was one before, and nothing elsewhere."""
+    if field["type"] == "text" and isinstance(before, str):
+        return ""
+    if field["type"] == "multiselect" and not field.get("min") and (field["required"] or isinstance(before, list)):
+        return []
+    return parse_value(field, "")
 
 
 def _yes_no(label: str, hint: str, preset: bool, description: Any = "") -> FormWalk:
@@ -169,6 +181,10 @@ def _list(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
             items.append((yield from _ask({**item, "label": place, "required": True}, preset, "")))
             continue
         needed = {**item, "required": True}
+        if preset is None or preset == "":  # an empty line is this item, not the end
+            added = yield from _scalar(item, preset, place)
+            items.append(None if added is NOT_GIVEN else added)
+            continue
         if must:
             added = yield from _scalar(needed, preset, place)
         else:
@@ -177,12 +193,12 @@ def _list(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
         if added is NOT_GIVEN:
             break
         items.append(added)
-    return items if items or field["required"] else NOT_GIVEN
+    return items if items or field["required"] or (isinstance(given, list) and not least) else NOT_GIVEN
 
 
 def _variants(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
     variants = field["variants"]
-    options = [{"value": number, "label": variant["label"]} for number, variant in enumerate(variants)]
+    options = [{"value": number, "label": variant["label"]} for number, variant in enumerate(variants, 1)]
     choice: dict[str, Any] = {
         "name": field["name"],
         "label": label,
@@ -191,24 +207,47 @@ def _variants(field: Mapping[str, Any], value: Any, label: str) -> FormWalk:
         "description": field.get("description", ""),
         "options": options,
     }
-    preset = _NO_VALUE if value is _NO_VALUE else _matching_variant(variants, value)
-    chosen = yield from _scalar(choice, preset, label)
+    fitting = (number for number, variant in enumerate(variants, 1) if _fits(variant, value))
+    chosen = yield from _scalar(choice, next(fitting, _NO_VALUE), label)
     if chosen is NOT_GIVEN or chosen is None:
         return NOT_GIVEN
-    return (yield from _ask({**variants[chosen], "label": label, "required": True}, value, ""))
+    return (yield from _ask({**variants[chosen - 1], "label": label, "required": True}, value, ""))
 
 
-def _matching_variant(variants: Sequence[Mapping[str, Any]], value: Any) -> Any:
-    """Returns the variant that a present value most likely has."""
-    wanted = {
-        str: ("text", "select", "secret"),
-        bool: ("boolean",),
-        int: ("number",),
-        float: ("number",),
-        list: ("list", "multiselect", "json"),
-        dict: ("group", "json"),
-    }.get(type(value), ())
-    return next((number for number, variant in enumerate(variants) if variant["type"] in wanted), _NO_VALUE)
+def _fits(variant: Mapping[str, Any], value: Any) -> bool:
+    """Whether a present value is most likely of this variant: by its type, and by what the variant fixes."""
+    match variant["type"]:
+        case "fixed":
+            return _same(variant["default"], value)
+        case "select":
+            return any(_same(option["value"], value) for option in variant["options"])
+        case "group":
+            return isinstance(value, Mapping) and all(_agrees(field, value) for field in variant["fields"])
+        case "number":
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case "json":
+            return isinstance(value, (list, dict))
+        case kind:
+            return isinstance(value, _VALUE_TYPES.get(kind, ()))
+
+
+_VALUE_TYPES: Final[Mapping[str, type]] = {
+    "text": str,
+    "secret": str,
+    "boolean": bool,
+    "list": list,
+    "multiselect": list,
+}
+
+
+def _agrees(field: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
+    if field["name"] not in value:
+        return not field["required"]
+    return field["type"] != "fixed" or _same(value[field["name"]], field["default"])
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(one == other) and isinstance(one, bool) is isinstance(other, bool)
 
 
 NOT_GIVEN: Final = object()
@@ -247,7 +286,7 @@ def parse_value(field: Mapping[str, Any], text: str) -> Any:
     if kind == "multiselect":
         return _multiselect(field, stripped)
     try:
-        return json.loads(stripped)
+        return strict_json(stripped)
     except (ValueError, RecursionError) as error:
         raise FieldError(f"not JSON: {error}") from None
 
@@ -279,12 +318,25 @@ def _number(field: Mapping[str, Any], text: str) -> int | float:
 
 
 def _option(options: Sequence[Mapping[str, Any]], text: str) -> Any:
-    for option in options:
-        if text in (option["label"], _as_text(option["value"])):
-            return option["value"]
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(options):
-        return options[int(text) - 1]["value"]
-    raise FieldError(f"must be one of {_labels(options)}")
+    at = _option_index(options, text)
+    if at is None:
+        raise FieldError(f"must be one of {_labels(options)}")
+    return options[at]["value"]
+
+
+def _option_index(options: Sequence[Mapping[str, Any]], text: str) -> int | None:
+    """An option is named by its label, its value or its number."""
+    for names in ([str(one["label"]).strip() for one in options], [_as_text(one["value"]) for one in options]):
+        if text in names:
+            return names.index(text)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
+    return number - 1 if 1 <= number <= len(options) else None
+
+
+def _option_text(options: Sequence[Mapping[str, Any]], at: int) -> str:
+    """Its label, or its number where the label is empty, another option's too, or would be read as several."""
+    label = str(options[at]["label"]).strip()
+    return label if label and "," not in label and _option_index(options, label) == at else str(at + 1)
 
 
 def _multiselect(field: Mapping[str, Any], text: str) -> list[Any]:
@@ -302,7 +354,8 @@ def format_value(field: Mapping[str, Any], value: Any) -> str:
     if kind == "boolean":
         return ("yes" if value else "no") if isinstance(value, bool) else ""
     if kind == "select":
-        return next((str(option["label"]) for option in field["options"] if option["value"] == value), "")
+        options = field["options"]
+        return next((_option_text(options, at) for at, one in enumerate(options) if _same(one["value"], value)), "")
     if kind == "multiselect":
         return ", ".join(format_value({**field, "type": "select"}, each) for each in value) if value else ""
     if kind == "json":
@@ -334,7 +387,9 @@ def field_hint(field: Mapping[str, Any]) -> str:
 
 
 def _labels(options: Sequence[Mapping[str, Any]]) -> str:
-    labels = ", ".join(escape_control_chars(str(option["label"])) for option in options[:50])
+    names = ((str(option["label"]), _option_text(options, at)) for at, option in enumerate(options[:50]))
+    shown = (label if text == label.strip() else f"{text} ({label})" for label, text in names)
+    labels = escape_control_chars(", ".join(shown))
     return f"{labels} …" if len(options) > 50 else labels
 
 
