@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.ui.web.bench import browsing
+from tests.ui.web.bench import NARROW, WIDE, browsing
 from tests.ui.web.person import Person
 from tests.ui.web.stage import calls
 
@@ -85,3 +85,26 @@ async def test_the_focus_has_one_ring_and_neither_it_nor_a_shortcut_scrolls_the_
                 assert await window.run(_MOVED) == [], (card, width, height, key)
         if card == "act":
             await me.answer()
+
+
+_UNCOVERED = """() => [...document.querySelectorAll(".card-panel textarea, .card-panel button")].every((node) => {
+  const box = node.getBoundingClientRect();
+  const corners = [[box.left + 5, box.top + 5], [box.right - 5, box.bottom - 5]];
+  return corners.every(([x, y]) => document.elementFromPoint(x, y) === node);
+})"""
+
+
+async def test_the_message_of_a_denial_and_its_buttons_are_in_view(staged: Any, windows: Any) -> None:
+    stage = await staged(["A long answer.\n\n" * 60, calls(("write_file", {"path": "a.txt", "content": "a line\n"}))])
+    window = await windows()
+    me = Person(window)
+    await me.enter(stage.link())
+    await me.say("talk")
+    await window.sees("A long answer.")
+    await me.say("go")
+    await me.sees_card("a.txt")
+    for width, height in (WIDE, NARROW):
+        await window.page.set_viewport_size({"width": width, "height": height})
+        await window.page.get_by_role("button", name="Deny with a message…").click()
+        await window.page.wait_for_function(_UNCOVERED)
+        await window.page.locator(".card-panel").get_by_role("button", name="Back").click()

@@ -168,6 +168,7 @@ const approvalFacts = (shown, ctx, open = true) => {
 
    The shell sends what an answer says. What was typed stays when the card comes again. */
 const MOST_REASON = 2000;
+/** Until the feed has settled after a card grew. */
 const SETTLED_MS = 50;
 /** The form of a request that has none: its arguments as one JSON object. */
 const WHOLE = {
@@ -203,6 +204,7 @@ const approvalAnswer = (shown, { send, refuse }, whole, mayOffer) => {
     opener = by;
     replace(panel, node);
     swap(true);
+    setTimeout(() => panel.scrollIntoView({ block: "nearest" }), SETTLED_MS);
   };
   const close = () => {
     swap(false);
@@ -275,7 +277,7 @@ const approvalAnswer = (shown, { send, refuse }, whole, mayOffer) => {
     remember.setAttribute("aria-expanded", String(wanted));
     moved();
     (wanted ? menu.querySelector("button") : remember)?.focus({ preventScroll: true });
-    // once the feed has settled: the card from its beginning, so that there is room for the menu
+    // the card from its beginning, so that there is room for the menu
     if (wanted) setTimeout(() => menu.closest("article")?.scrollIntoView({ block: "start" }), SETTLED_MS);
   };
   const remember = answerButton("Approve and remember…", () => toggle(menu.hidden));
