@@ -456,6 +456,15 @@ def test_a_key_answers_half_a_second_after_the_last_one_and_only_alone() -> None
     assert silence.came_alone(more=False)
 
 
+def test_the_keys_of_a_card_are_explained_without_breaking_a_word() -> None:
+    said: list[Any] = []
+    answering = PendingQuestions(lambda *_: None, said.extend, lambda: 40)
+    answering.opened("approvalRequired", {"requestId": "1", "type": "command", "tool": "t", "args": {}})
+    said.clear()
+    answering.press("?")
+    assert said and max(len("".join(text for _, text in line)) for line in said) <= 40
+
+
 def test_every_key_of_a_card_is_an_answer_a_command_or_nothing() -> None:
     answering = PendingQuestions(lambda *_: None, lambda _: None, lambda: 80)
     choices = [{"id": "a", "label": "a", "scope": "always"}]

@@ -247,7 +247,7 @@ class PendingQuestions:
         elif key == "w":
             self._say(self._wrapped([[("", asked_because(front.wire.get("why", "")))]]))
         elif key == "?":
-            self._say(card_help(front.wire))
+            self._say(self._wrapped(card_help(front.wire)))
         else:
             front.note = f"{repr(safe_text(key)) if len(key) == 1 else 'that key'} is not an answer"
 
