@@ -161,7 +161,8 @@ def run_export(words: list[str]) -> int:
     declared = ("ID", f"--format {'|'.join((_EVENTS, *FORMATS))}", "-o,--output FILE")
     asked = read_args("sessions export", HELP, words, *declared)
     home, session = found_session(asked.id)
-    format = asked.format or (_format_of_file(asked.output) if asked.output else _EVENTS)
+    known_suffix = Path(asked.output or "").suffix.lower() in SUFFIXES
+    format = asked.format or (format_of(asked.output) if known_suffix else _EVENTS)
     events = replay(session.id, home=home)
     if format == _EVENTS:
         pieces: Iterable[str] = map(json_line, events)
@@ -173,10 +174,6 @@ def run_export(words: list[str]) -> int:
             sys.stdout.write(piece)
         return 0
     return _write_new(asked.output, pieces)
-
-
-def _format_of_file(name: str) -> str:
-    return format_of(name) if Path(name).suffix.lower() in SUFFIXES else _EVENTS
 
 
 def _write_new(name: str, pieces: Iterable[str]) -> int:

@@ -273,7 +273,8 @@ class LineAdapter(PlainAdapter):
 
     async def _ask_approval(self, event: Event) -> None:
         answer = await _in_thread(lambda: ask_card(event.wire, mappings_in(event.wire.get("choices"))))
-        self._emit("approvalResponse", {"requestId": event.wire["requestId"], **_without_empty(answer)})
+        given = {name: value for name, value in answer.items() if value != ""}
+        self._emit("approvalResponse", {"requestId": event.wire["requestId"], **given})
 
     async def _ask_form(self, event: Event) -> None:
         answer = await _in_thread(lambda: _fill(event.wire))
@@ -290,10 +291,6 @@ _ASKED: Final = {
     "approvalRequired": LineAdapter._ask_approval,
     "formRequired": LineAdapter._ask_form,
 }
-
-
-def _without_empty(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in answer.items() if value != ""}
 
 
 def _fill(wire: Wire) -> dict[str, Any]:

@@ -41,15 +41,6 @@ export const shortProse = (text, limit) => {
 
 export const counted = (amount, one, many = `${one}s`) => `${amount.toLocaleString("en")} ${amount === 1 ? one : many}`;
 
-/** `branch="main" force=true`: long values are cut here, and shown whole where they matter. */
-export const shortArguments = (args) => {
-  if (args === null || typeof args !== "object" || Array.isArray(args)) return "";
-  const all = Object.entries(args);
-  const short = (value) => shortened(typeof value === "string" ? `"${oneLine(value)}"` : oneLine(value), 60);
-  const shown = all.slice(0, 6).map(([name, value]) => `${oneLine(name)}=${short(value)}`);
-  return shown.join(" ") + (all.length > 6 ? " …" : "");
-};
-
 const MODES = {
   interactive: "Asks before changes",
   contained: "Works on its own inside",
