@@ -90,6 +90,7 @@ def test_every_value_has_its_origin(root: Path, home: ForgeHome) -> None:
         ("approval: {default: preapproved}\n", "('preApproved'?), got 'preapproved'"),
         ("approval: {timeout: 0}\n", "approval.timeout: expected a number above 0, got 0"),
         ("approval: {timeout: true}\n", "approval.timeout: expected a number above 0, got true"),
+        ("approval: {timeout: 3153600001}\n", "approval.timeout: expected at most 3153600000, got 3153600001"),
         ("approval: {tools: [a]}\n", "approval.tools: expected a mapping, got a list"),
         ("approval: yes\n", "approval: expected a mapping, got 'yes'"),
         ("sandbox: {zones: {a: {mode: rw}}}\n", "sandbox.zones.a: 'path' is missing"),

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _DURATION: Final = regex(r"([0-9]{1,12})(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST_SECONDS: Final = 36_500 * 86_400
+"""A hundred years. A date this far away can still be written."""
 INVALID: Final = object()
 """Stands for a value that did not pass; it is left out of the result."""
 
@@ -192,8 +193,9 @@ def flag(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
 
 
 def positive(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
-    return float(value) if usable else refuse(problems, path, value, "a number above 0")
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 < value < math.inf:
+        return refuse(problems, path, value, "a number above 0")
+    return float(value) if value <= _MOST_SECONDS else refuse(problems, path, value, f"at most {_MOST_SECONDS}")
 
 
 def duration(value: Any, path: YamlPath, problems: ConfigProblems) -> Any:
