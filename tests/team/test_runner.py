@@ -19,7 +19,7 @@ from tests.team.background import TOOLS, Program, until, write_call
 from tests.team.kill_matrix import LEASE_S, run_matrix
 
 from golem_forge.events.journal_records import scan
-from golem_forge.orchestrator.bound import OutputStore
+from golem_forge.orchestrator.bound_output import OutputStore
 from golem_forge.team.database import TeamError
 from golem_forge.team.journal import CommitThread, SessionWriter
 from golem_forge.team.rows import Lease, NewSession

@@ -17,7 +17,7 @@ from golem_forge.cli.team.background import _runner_environ
 from golem_forge.core.errors import ToolFailed
 from golem_forge.events.journal_files import seal_records
 from golem_forge.net.server_guard import secret_hash
-from golem_forge.orchestrator import bound
+from golem_forge.orchestrator import bound_output
 from golem_forge.team import session_table
 from golem_forge.team.database import TeamError, open_database
 from golem_forge.team.journal import CommitThread, StoredJournals
@@ -256,10 +256,10 @@ def test_a_woken_session_has_no_new_room_for_outputs(
     thread = CommitThread(store)
     journals = StoredJournals(store, thread, claimed(store, R2), tmp_path / "copies", lambda: 0.0, lambda why: None)
     writer = journals._writer_of()
-    monkeypatch.setattr(bound, "MAX_SESSION_BYTES", 350)
+    monkeypatch.setattr(bound_output, "MAX_SESSION_BYTES", 350)
     try:
         assert writer.kept_bytes == store.journals.output_bytes(first.id) == 300
-        room = bound.OutputStore(tmp_path / "output", first.id, writer)
+        room = bound_output.OutputStore(tmp_path / "output", first.id, writer)
         assert room.keep("x" * 40, "w")
         with pytest.raises(ToolFailed, match="has no room for this one"):
             room.keep("x" * 40, "w")

@@ -16,7 +16,7 @@ from tests.tables import table
 from golem_forge.core.calls import Caller
 from golem_forge.core.decisions import Status
 from golem_forge.core.errors import ToolFailed
-from golem_forge.orchestrator.bound import OutputStore, bound_text
+from golem_forge.orchestrator.bound_output import OutputStore, bound_text
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.validation import Err, Ok
 from golem_forge.toolsets import TOOLKIT, create_read_output_tool, output

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tables import table
 
-from golem_forge.orchestrator.bound import OutputStore
+from golem_forge.orchestrator.bound_output import OutputStore
 from golem_forge.tools import pattern_child
 from golem_forge.tools.context import ToolContext
 from golem_forge.toolsets import create_read_output_tool

@@ -62,7 +62,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.ids import new_id
 from golem_forge.core.json import valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
-from golem_forge.orchestrator.bound import media_bytes
+from golem_forge.orchestrator.bound_output import media_bytes
 
 _T = TypeVar("_T")
 _REFUSALS: Final = (0, 400, 404, 413, 415, 422)

@@ -46,7 +46,7 @@ from golem_forge.core.json import sha256_hex, valid_unicode
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import display_name
-from golem_forge.orchestrator.bound import with_handles
+from golem_forge.orchestrator.bound_output import with_handles
 from golem_forge.tools.context import ModelNotes
 from golem_forge.tools.results import text_for_model
 

@@ -28,7 +28,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.signals import run_to_exit_code, termination_signals
 from golem_forge.core.text import escape_control_chars
-from golem_forge.orchestrator.bound import with_handles
+from golem_forge.orchestrator.bound_output import with_handles
 from golem_forge.sandbox.walls.denials import blocked_line
 from golem_forge.storage.home import forge_home
 from golem_forge.tools.cli_args import BindingError, bind_options, words_as_tokens

@@ -24,7 +24,7 @@ from golem_forge.core.lazy_dataclass import replace
 from golem_forge.core.signals import InterruptSignal
 from golem_forge.events.journal_files import JournalError
 from golem_forge.orchestrator.approve import ApprovalStage
-from golem_forge.orchestrator.bound import BoundStage, OutputStore, learn_typed_secrets
+from golem_forge.orchestrator.bound_output import BoundStage, OutputStore, learn_typed_secrets
 from golem_forge.orchestrator.call_state import CallScope, CallState
 from golem_forge.orchestrator.contexts import ToolContexts
 from golem_forge.orchestrator.gate import OpenCalls

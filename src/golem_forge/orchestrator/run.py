@@ -16,7 +16,7 @@ from types import CoroutineType, FunctionType, MethodType
 from typing import Any
 
 from golem_forge.core.calls import Outcome
-from golem_forge.orchestrator.bound import BoundStage
+from golem_forge.orchestrator.bound_output import BoundStage
 from golem_forge.orchestrator.call_state import CallState
 from golem_forge.orchestrator.hooks import CallHooks
 from golem_forge.orchestrator.limits import CallAborted, CallLimits, run_with_limits, wait_with_signal

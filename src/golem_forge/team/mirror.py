@@ -39,7 +39,7 @@ from golem_forge.events.journal_files import (
     write_anchor,
 )
 from golem_forge.events.journal_records import JournalProblem, Verification, verify
-from golem_forge.orchestrator.bound import ARCHIVED_PIECE
+from golem_forge.orchestrator.bound_output import ARCHIVED_PIECE
 from golem_forge.storage.home import make_private_dir, replacing
 from golem_forge.team.database import StoreUnavailable, TeamError
 from golem_forge.team.journal import check_line

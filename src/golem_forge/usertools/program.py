@@ -26,7 +26,7 @@ from golem_forge.core.errors import ForgeError
 from golem_forge.core.json import safe_json
 from golem_forge.core.lazy_dataclass import dataclass, replace
 from golem_forge.core.text import escape_control_chars
-from golem_forge.orchestrator.bound import VALUE_LIMIT
+from golem_forge.orchestrator.bound_output import VALUE_LIMIT
 from golem_forge.sandbox.errors import walls_unavailable
 from golem_forge.sandbox.process.monitor import ENDED
 from golem_forge.sandbox.walls.model import Job, Level, ProbeReport, StartDirectory, Streams

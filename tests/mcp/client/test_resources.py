@@ -23,7 +23,7 @@ from golem_forge.core.errors import ForgeError, ToolFailed
 from golem_forge.events.redaction import Redactor
 from golem_forge.mcp.client.model import ServerManifest, ServerState, ServerStatus
 from golem_forge.mcp.client.resources import CURSOR_ALONE, ServerAccess, resource_tools
-from golem_forge.orchestrator.bound import OutputStore
+from golem_forge.orchestrator.bound_output import OutputStore
 from golem_forge.tools.context import SessionParts, ToolContext
 from golem_forge.tools.tool import Tool
 from golem_forge.tools.validation import Err

@@ -13,7 +13,7 @@ from tests.deadlines import PATIENCE
 from golem_forge.config.sandbox_block import WallSettings
 from golem_forge.core.calls import ToolCompletion
 from golem_forge.events.redaction import Redactor
-from golem_forge.orchestrator.bound import OutputStore
+from golem_forge.orchestrator.bound_output import OutputStore
 from golem_forge.sandbox.sandbox import Sandbox, open_sandbox
 from golem_forge.sandbox.walls.model import HostDirectory, Level, ProbeReport, lifted_paths
 from golem_forge.sandbox.walls.walls import Walls, WallsHost

@@ -49,7 +49,7 @@ from golem_forge.events.redaction import IS_CREDENTIAL, Redactor, classify_name
 from golem_forge.mcp import lazy_sdk as sdk
 from golem_forge.mcp.client.approval_text import display_text
 from golem_forge.mcp.client.model import ElicitationForm, FormAnswer, Hooks, SamplingAnswer, SamplingRequest
-from golem_forge.orchestrator.bound import learn_typed_secrets
+from golem_forge.orchestrator.bound_output import learn_typed_secrets
 from golem_forge.tools.context import ToolContext
 from golem_forge.tools.forms import (
     derive_fields,

@@ -35,7 +35,7 @@ from golem_forge.core.text import escape_control_chars, one_line, shorten
 from golem_forge.events.index import find_session
 from golem_forge.events.serialization import Event, iso_now
 from golem_forge.mcp.client.trust_store import ServerTrustError
-from golem_forge.orchestrator.bound import stored_picture
+from golem_forge.orchestrator.bound_output import stored_picture
 from golem_forge.sandbox.errors import SandboxError
 from golem_forge.sandbox.zones import USER_TOOLS
 from golem_forge.tools.threads import run_in_thread

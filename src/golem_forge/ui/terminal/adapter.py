@@ -29,7 +29,7 @@ from golem_forge.events.bus import EventBus
 from golem_forge.events.open_questions import INTERRUPT
 from golem_forge.events.runtime_ui import create_runtime_ui
 from golem_forge.events.serialization import Event
-from golem_forge.orchestrator.bound import stored_picture
+from golem_forge.orchestrator.bound_output import stored_picture
 from golem_forge.tools.threads import run_in_thread
 from golem_forge.ui.render.card import answer_line
 from golem_forge.ui.render.lines import chat_lines, excerpt, mappings_in, one_line

@@ -31,7 +31,7 @@ from golem_forge.core.json import NotJson, as_json, strict_json
 from golem_forge.core.lazy_dataclass import dataclass, field, replace
 from golem_forge.core.results import ToolResult, block_text
 from golem_forge.core.text import head_and_tail
-from golem_forge.orchestrator.bound import CONTENT_LIMIT
+from golem_forge.orchestrator.bound_output import CONTENT_LIMIT
 from golem_forge.sandbox.process.launch import Capture
 from golem_forge.sandbox.process.monitor import ENDED, REASONS, TIMEOUT, WALLS_CHANGED, ExitStatus
 from golem_forge.sandbox.walls.denials import blocked_line

@@ -30,7 +30,7 @@ from golem_forge.core.regex import regex
 from golem_forge.core.text import shorten
 from golem_forge.events.serialization import Event, encode_json
 from golem_forge.net.server_guard import declared_size
-from golem_forge.orchestrator.bound import stored_picture
+from golem_forge.orchestrator.bound_output import stored_picture
 from golem_forge.sandbox.sandbox import Sandbox
 from golem_forge.sandbox.undo.log import taken_back
 from golem_forge.sandbox.undo.restore import NothingToUndo, UndoPreview, change_diff, preview

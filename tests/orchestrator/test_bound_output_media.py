@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from golem_forge.core.images import image_size
 from golem_forge.core.results import ToolResult
-from golem_forge.orchestrator.bound import MAX_PARTS, OutputStore, keep_media, media_bytes, with_handles
+from golem_forge.orchestrator.bound_output import MAX_PARTS, OutputStore, keep_media, media_bytes, with_handles
 
 GIF = b"GIF89a" + (3).to_bytes(2, "little") + (5).to_bytes(2, "little")
 JPEG = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffc0000b08000700090101")
