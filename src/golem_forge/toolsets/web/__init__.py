@@ -6,7 +6,7 @@ with `policy_denied` what no prompt should offer (private addresses, other ports
 leads to a private address. `create_webfetch_tool()` gives the tool for embedders. It needs no sandbox; the parameter is
 there because every `create_<tool>_tool` has it.
 
-`fetch_page.py` says which redirects are followed. Everything together has a deadline.
+`webfetch.py` says which redirects are followed. Everything together has a deadline.
 """
 
 from __future__ import annotations
@@ -33,14 +33,6 @@ from golem_forge.tools.threads import run_in_thread
 from golem_forge.tools.tool import NeedsApproval, Tool
 from golem_forge.tools.validation import InputInvalid
 from golem_forge.toolsets.file_access import looks_binary
-from golem_forge.toolsets.web.fetch_page import (
-    FetchedPage,
-    FetchResult,
-    OffsiteRedirect,
-    check_address,
-    fetch,
-    fetch_inside,
-)
 from golem_forge.toolsets.web.http_client import (
     MAX_URL,
     WebAddress,
@@ -48,6 +40,14 @@ from golem_forge.toolsets.web.http_client import (
     read_url,
 )
 from golem_forge.toolsets.web.page_text import PageText, html_to_text
+from golem_forge.toolsets.web.webfetch import (
+    FetchedPage,
+    FetchResult,
+    OffsiteRedirect,
+    check_address,
+    fetch,
+    fetch_inside,
+)
 
 if TYPE_CHECKING:
     from golem_forge.events.redaction import Redactor
