@@ -514,6 +514,8 @@ async def test_c17_names_that_others_have(bench: Bench) -> None:
     async with bench.session() as session:
         for name, said in {
             "read_file": "'read_file' is the name of an existing tool; choose another name",
+            "tool_search": "'tool_search' is the name of an existing tool; choose another name",
+            "open_skill": "'open_skill' is the name of an existing tool; choose another name",
             "exec_command": "tool name 'exec_command' is reserved",
             "RUN_CUSTOM_TOOL": "tool name 'RUN_CUSTOM_TOOL' is reserved",
         }.items():

@@ -38,6 +38,8 @@ _RESOURCES: Final = McpResourcesToolset()
 _CODE: Final = CodeToolset()
 _FOLLOWING: Final[Mapping[str, Toolset]] = {"search": _RESOURCES, "exec": _CODE}
 """Toolset → the one that follows it, in the table and in the bundle."""
+_WHEN_NEEDED: Final = {"tool_search": "Finds tools that are not loaded.", "open_skill": "Opens a skill."}
+"""Tools that a session makes when it needs them. Threat: a user tool of such a name would take their place."""
 
 
 def _toolsets() -> Iterator[Toolset]:
@@ -111,7 +113,7 @@ def open_listing_workshop(home: ForgeHome) -> Workshop:
 
 def native_descriptions() -> Mapping[str, str]:
     """The first line of each native tool's description, by name."""
-    return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST}
+    return {tool.name: tool.description.partition("\n")[0] for tool in TOOL_LIST} | _WHEN_NEEDED
 
 
 def has_tool_folder(home: ForgeHome, name: str) -> bool:
