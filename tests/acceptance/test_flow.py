@@ -72,7 +72,7 @@ def test_i_see_what_a_session_changed_and_go_back_to_an_earlier_message(
     )
     screen.type("/changes\r")
     screen.wait_for("turn 2 · 1 file (+1 −2)")
-    screen.type("\x1b[Z")
+    screen.send("\x1b[Z")  # one key, not three: Esc is a key of its own
     screen.wait_for("· contained", anywhere=False)
     screen.type("/rewind 2 conversation\r")
     screen.wait_for("rewound to message 2 (conversation): now another")
