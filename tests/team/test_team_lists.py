@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.team.background import Program, until, write_call
 
 from golem_forge.cli.team.batch import Batch, BatchLine
+from golem_forge.team.database import StoreUnavailable
 from golem_forge.team.people import OwnerStore
-from golem_forge.team.rows import NewSession
+from golem_forge.team.rows import NewSession, StoredSession
 from golem_forge.ui.session_ui import INTERRUPTED
 
 
@@ -154,6 +156,50 @@ def test_a_batch_that_is_resumed_runs_no_more_at_once(program: Program, monkeypa
     again.resume()
     assert again.run(1, None, as_json=False) == INTERRUPTED
     assert [row.state for row in store.sessions()] == ["queued"]
+
+
+def test_a_batch_whose_quota_is_used_up_half_way_runs_what_it_started_and_resumes_with_the_rest(
+    program: Program,
+) -> None:
+    worker = (program.folder / "main.worker").read_text()
+    (program.folder / "main.worker").write_text(worker.replace("name: main", "name: main\nmode: single"))
+    program.forge("trust", "--yes")
+    (program.folder / "tasks").write_text("one\ntwo\nthree\nfour\nfive\n")
+    program.start_runner()
+    program.forge("projects", "quota", "all", "--sessions", "2")
+    said = program.forge("batch", "tasks", "--no-runner", code=1)
+    assert "line 3: The quota" in said and "line 4 and 1 more: The quota" in said
+    store = program.store()
+    assert sorted((row.title, row.state) for row in store.sessions()) == [("one", "finished"), ("two", "finished")]
+    again = said.partition("3 lines were not started. When that is settled: forge ")[2].split()
+    assert "The quota" in program.forge(*again, "--no-runner", code=1), "the lines that have a session keep it"
+    program.forge("projects", "quota", "all")
+    program.forge(*again, "--no-runner")
+    assert sorted(row.title for row in store.sessions()) == ["five", "four", "one", "three", "two"]
+
+
+def test_a_batch_outlives_a_store_that_is_away_while_it_queues(program: Program) -> None:
+    class Away(OwnerStore):
+        """Takes the second line, and does not say so; the third does not arrive."""
+
+        asked = 0
+
+        def queue(self, new: NewSession, session_id: str = "") -> str:
+            self.asked += 1
+            found = super().queue(new, session_id) if self.asked != 3 else ""
+            if self.asked in (2, 3):
+                raise StoreUnavailable("away")
+            return found
+
+        def sessions(self, **wanted: Any) -> list[StoredSession]:
+            while lease := self.store.leases.claim("r1", ()):
+                self.store.leases.end(lease, "finished")
+            return super().sessions(**wanted)
+
+    store = Away(program.store(), "ada", "cli")
+    lines = [(BatchLine(number=at, input=str(at)), NewSession(facts={}, input=str(at))) for at in (1, 2, 3)]
+    assert Batch(store, "b", lines).run(3, None, as_json=False) == 0
+    assert sorted(row.state for row in store.sessions()) == ["finished"] * 3
 
 
 def test_a_repository_that_is_not_there_is_named_in_every_list(program: Program, tmp_path: Path) -> None:

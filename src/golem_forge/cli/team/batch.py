@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -106,11 +106,12 @@ def run_batch(words: list[str]) -> int:
             print(f"forge batch: {escape_control_chars(problem)}", file=sys.stderr)
         label = None if given.no_runner or settings.is_remote else queued[0][1].label
         code = batch.run(given.parallel or len(lines), label, as_json=given.json)
-        if problems and code != INTERRUPTED:
-            count = f"{len(problems)} {'line was' if len(problems) == 1 else 'lines were'}"
-            again = f"Correct it in the file, then: forge batch {given.file} --resume {batch.id}"
-            print(f"{count} not started. {again}", file=sys.stderr)
-        return code or (1 if problems else 0)
+        left = len(problems) + len(batch.refused)
+        if left and code != INTERRUPTED:
+            when = "When that is settled:" if batch.refused else "Correct it in the file, then:"
+            again = f"{when} forge batch {given.file} --resume {batch.id}"
+            print(f"{left} {'line was' if left == 1 else 'lines were'} not started. {again}", file=sys.stderr)
+        return code or (1 if left else 0)
     except (ConfigError, NotTrusted, ForgeError) as error:
         return fail_start("batch", error)
 
@@ -219,6 +220,8 @@ class Batch:
         self._waiting = [(line, replace(new, batch=f"{id}.{line.digest}")) for line, new in sessions]
         self._ids: dict[int, str] = {}
         """By the number of the line."""
+        self.refused: list[tuple[BatchLine, TeamError]] = []
+        """Lines that the store did not take."""
         self._told = ""
 
     def resume(self) -> None:
@@ -226,9 +229,14 @@ class Batch:
         rows = self._store.sessions(batch=self.id, limit=_MOST_LINES)
         if not rows:
             raise TeamError(f"no session of the batch {one_line(self.id)!r} is in the store", "SESSION_NOT_FOUND")
-        started: dict[str, list[str]] = {}
+        self._take(rows)
+
+    def _take(self, rows: Iterable[StoredSession]) -> None:
+        """Lines whose session is among these and no other line's do not wait any more."""
+        known, started = set(self._ids.values()), dict[str, list[str]]()
         for row in rows:
-            started.setdefault(row.batch.rpartition(".")[2], []).append(row.id)
+            if row.id not in known:
+                started.setdefault(row.batch.rpartition(".")[2], []).append(row.id)
         left = []
         for line, new in self._waiting:
             if started.get(line.digest):
@@ -241,34 +249,60 @@ class Batch:
         """`label`: of the runner that is started if none is there; None: none is started."""
         try:
             self._queue(parallel, self._rows() if self._ids else {})
+            if not self._ids:  # none was taken at all
+                raise self.refused[0][1]
             if label is not None and (note := ensure_runner(self._store, label)):
                 print(note, file=sys.stderr)
             while True:
                 rows = self._rows()
+                self._take(rows.values())
                 if not self._waiting and all(row.state in ENDED for row in rows.values()):
                     break
                 self._queue(parallel, rows)
                 self._tell(rows)
                 time.sleep(_LOOK_S)
         except KeyboardInterrupt:
-            left = f"; {len(self._waiting)} lines were not queued (--resume {self.id})" if self._waiting else ""
+            count = len(self._waiting) + len(self.refused)
+            left = f"; {count} lines were not queued (--resume {self.id})" if count else ""
             print(f"\nThe sessions go on in the background{left}. `forge ps` shows them.", file=sys.stderr)
             return INTERRUPTED
-        found = [rows[self._ids[line.number]] for line in self._lines]
+        found = [(line, rows[self._ids[line.number]]) for line in self._lines if line.number in self._ids]
         if as_json:
-            print_json([_line_json(line, row) for line, row in zip(self._lines, found, strict=True)])
+            print_json([_line_json(line, row) for line, row in found])
         else:
-            print_columns(lambda: self._table(found))
-            print_notices(found)
-        return 0 if all(row.state == FINISHED for row in found) else 1
+            print_columns(lambda: _table(found))
+            print_notices([row for _, row in found])
+        return 0 if all(row.state == FINISHED for _, row in found) else 1
 
     def _queue(self, parallel: int, rows: Mapping[str, StoredSession]) -> None:
         busy = sum(row.state in (QUEUED, RUNNING) or bool(row.held) for row in rows.values())
         while self._waiting and busy < parallel:
             line, new = self._waiting[0]
-            self._ids[line.number] = self._store.queue(new)
+            try:
+                self._ids[line.number] = self._store.queue(new)
+            except StoreUnavailable as error:
+                if not self._ids:
+                    raise
+                self._say(error.message)
+                return  # the rows will tell whether it was queued
+            except TeamError as error:
+                self._refuse(line, error)
+                continue
             del self._waiting[0]
             busy += 1
+
+    def _refuse(self, line: BatchLine, error: TeamError) -> None:
+        """The others go on. After two refusals with the same words no further line of that worker is tried: a quota
+        that is used up refuses all of them."""
+        key = (line.worker, line.workspace, error.message)
+        again = any((each.worker, each.workspace, why.message) == key for each, why in self.refused)
+        alike = (each for each, _ in self._waiting if again and (each.worker, each.workspace) == key[:2])
+        lines = [line, *(each for each in alike if each is not line)]
+        self.refused += [(each, error) for each in lines]
+        gone = {each.number for each in lines}
+        self._waiting = [each for each in self._waiting if each[0].number not in gone]
+        more = f" and {len(lines) - 1} more" if len(lines) > 1 else ""
+        self._say(f"forge batch: line {line.number}{more}: {escape_control_chars(error.message)}")
 
     def _rows(self) -> dict[str, StoredSession]:
         while True:
@@ -292,17 +326,18 @@ class Batch:
             self._told = text
             print(text, file=sys.stderr, flush=True)
 
-    def _table(self, rows: list[StoredSession]) -> Iterator[tuple[str, ...]]:
-        yield ("LINE", "SESSION", "STATE", "COST", "INPUT", "RESULT")
-        for line, row in zip(self._lines, rows, strict=True):
-            yield (
-                str(line.number),
-                row.id[:ID_SHOWN],
-                row.state,
-                f"${row.cost:.4f}" if row.cost else "-",
-                shorten(one_line(line.input), _WIDEST // 2),
-                shorten_prose(one_line(row.error or row.result), _WIDEST),
-            )
+
+def _table(found: list[tuple[BatchLine, StoredSession]]) -> Iterator[tuple[str, ...]]:
+    yield ("LINE", "SESSION", "STATE", "COST", "INPUT", "RESULT")
+    for line, row in found:
+        yield (
+            str(line.number),
+            row.id[:ID_SHOWN],
+            row.state,
+            f"${row.cost:.4f}" if row.cost else "-",
+            shorten(one_line(line.input), _WIDEST // 2),
+            shorten_prose(one_line(row.error or row.result), _WIDEST),
+        )
 
 
 def _line_json(line: BatchLine, row: StoredSession) -> dict[str, Any]:
