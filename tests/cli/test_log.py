@@ -212,6 +212,7 @@ def test_calls_by_time_caller_and_directory(four, words, found):
         (["--dir", "nowhere"], 4, "nowhere"),
         (["--dir", "~nobody-here"], 4, "nobody-here"),
         (["--dir", ""], 2, "--dir"),
+        (["--session", ""], 2, "--session"),
         (["--session", "nobody", "--csv"], 4, "'nobody'"),
     ],
 )

@@ -245,6 +245,8 @@ def test_ps_says_why_the_last_turn_of_a_conversation_failed_until_one_ends_well(
     row = program.wait_for(session, "waiting")
     assert row.notice.startswith("The last turn failed: script.yaml:") and "expected 'no such word'" in row.notice
     assert f"! {session[:12]}: {row.notice}\n" in program.forge("ps")
+    assert "the message is empty" in program.forge("send", session[:12], " ", code=2)
+    assert store.arrived(session, 1) == [], "no turn begins with nothing"
     program.forge("send", session[:12], "again")
     until(lambda: not store.find(session).notice, or_else=lambda: (store.find(session), program.logs()))
     assert "! " not in program.forge("ps")

@@ -139,7 +139,7 @@ def run_calls(words: list[str]) -> int:
         *(f"--caller {'|'.join(Caller)}", "--since TIME", "--until TIME", "--dir DIR", "--store"),
     )
     declare(reader.add_mutually_exclusive_group(), "--json", "--csv")
-    reader.set_defaults(session="", tool="", status="", caller="")
+    reader.set_defaults(tool="", status="", caller="")
     asked = reader.parse_args(words)
     limited, asked.limit = asked.limit is not None, MAX_LISTED if asked.limit is None else asked.limit
     try:
@@ -149,6 +149,8 @@ def run_calls(words: list[str]) -> int:
         reader.error(str(error))
     if asked.until and asked.since > asked.until:
         reader.error("--since is later than --until, so no call fits")
+    if asked.session == "":  # an unset variable must not list the calls of all sessions as those of one
+        reader.error("--session: the id of the session is empty")
     if asked.dir == "":
         reader.error("--dir: the name of the directory is empty")
     home = home_of_store() if asked.store else home_of_session(asked.session or "")

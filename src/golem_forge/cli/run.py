@@ -134,10 +134,11 @@ def parse_run_args(words: list[str]) -> RunArgs:
         *("--plain", "--reviewer WHO"),
         *("--background", "--no-runner", "--worker NAME", "--label L", "--priority N", "--workspace GIT"),
     )
-    reader.set_defaults(resume="")
     end = words.index("--") if "--" in words else len(words)  # what follows is text, whatever it looks like
     given = reader.parse_intermixed_args(words[:end])
     given.words += words[end + 1 :]
+    if given.resume == "":  # an unset variable must not start a session anew
+        raise CommandUsageError("--resume takes the id of a session, the beginning of one, or last")
     if given.resume and (given.program or given.worker or given.dry_run):
         other = "--program" if given.program else "--worker" if given.worker else "--dry-run"
         raise CommandUsageError(f"--resume keeps the directory and the settings of the session: leave {other} out")
@@ -159,7 +160,7 @@ def parse_run_args(words: list[str]) -> RunArgs:
         ui=frozenset((given.ui or "terminal").split(",")),
         host=given.host,
         allow_host=given.allow_host,
-        resume=given.resume,
+        resume=given.resume or "",
         overrides=[
             *given.set,
             *exit_overrides(given),

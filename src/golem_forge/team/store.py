@@ -267,7 +267,10 @@ class Store:
     # ---- what arrives for a session
 
     def send(self, session_id: str, kind: str, data: Mapping[str, Any], person: str = "", door: str = "") -> int:
-        """Wakes the session with what somebody says; gives its number. Raises TeamError where it has ended."""
+        """Wakes the session with what somebody says; gives its number. Raises TeamError where it has ended, and for a
+        message without a word."""
+        if kind == "message" and not str(data.get("text", "")).strip():
+            raise TeamError("the message is empty: write what the session is to do", "STORE_MESSAGE")
         with self.database.transaction() as connection:
             row = self._sessions.locked(connection, session_id)
             if row.state in ENDED:
