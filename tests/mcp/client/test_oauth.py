@@ -225,6 +225,30 @@ async def test_more_scope_is_asked_for_at_the_next_login(world: World, home: For
     assert await asked(world, home) == 200
 
 
+@pytest.mark.parametrize("then", ["login", "logout", "refresh"])
+async def test_a_session_that_lacks_a_scope_leaves_what_others_did_with_the_login(
+    world: World, home: ForgeHome, then: str
+) -> None:
+    await logged_in(world, home)
+    async with plain_client(auth=oauth.provider(spec_of(world), home)) as running:
+        assert (await running.post(world.url, json={})).status_code == 200
+        world.wanted_scope = "write"
+        for client in world.clients.values():
+            client.scope = "read write"
+        if then == "login":
+            assert (await running.post(world.url, json={})).status_code == 403
+            await logged_in(world, home)
+        elif then == "logout":
+            await oauth.logout(spec_of(world), home)
+        else:
+            age(world, home, time.time() - 5)
+            assert await asked(world, home) == 403
+        kept = CredentialStore(home).load(resource_of(world.url))
+        status = (await running.post(world.url, json={})).status_code
+        assert CredentialStore(home).load(resource_of(world.url)) == kept
+    assert status == (200 if then == "login" else 403)
+
+
 async def test_tokens_are_in_no_log_and_the_redactor_knows_them(
     world: World, home: ForgeHome, caplog: pytest.LogCaptureFixture
 ) -> None:

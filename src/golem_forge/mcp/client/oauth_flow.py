@@ -103,8 +103,10 @@ class StoredTokenAuth(_OAuthLogin):
                 await self._renewed((yield renewal))
         sent = self._authorize(request)
         response = yield request
-        if response.status_code == 403:
-            await self._note_scope(response)
+        if response.status_code == 403 and await self._has_newer(response, sent):
+            self._authorize(request)
+            yield request
+            return
         if response.status_code != 401 or not sent:
             return
         _bound_response(response)
@@ -151,9 +153,17 @@ class StoredTokenAuth(_OAuthLogin):
         if self._token() == tried:
             self.context.clear_tokens()
 
-    async def _note_scope(self, response: sdk.httpx2.Response) -> None:
-        if wanted := sdk.extract_scope_from_www_auth(response):
-            await self.stored.note_scope(wanted)
+    async def _has_newer(self, response: sdk.httpx2.Response, sent: str) -> bool:
+        """Whether the token lacked a scope, and another session or a login has stored another one meanwhile. Else the
+        next login asks for that scope. What is stored now counts: a login that was renewed or removed stays so.
+        """
+        if not (wanted := sdk.extract_scope_from_www_auth(response)):
+            return False
+        async with self.context.lock:
+            await self._initialize()
+            if self._token() == sent:
+                await self.stored.note_scope(wanted)
+            return self._token() not in ("", sent)
 
 
 class InteractiveAuth(_OAuthLogin):
