@@ -269,14 +269,14 @@ class Store:
     def send(self, session_id: str, kind: str, data: Mapping[str, Any], person: str = "", door: str = "") -> int:
         """Wakes the session with what somebody says; gives its number. Raises TeamError where it has ended, and for a
         message without a word."""
-        if kind == "message" and not str(data.get("text", "")).strip():
-            raise TeamError("the message is empty: write what the session is to do", "STORE_MESSAGE")
         with self.database.transaction() as connection:
             row = self._sessions.locked(connection, session_id)
             if row.state in ENDED:
                 raise TeamError(
                     f"session {session_id[:12]} has ended ({row.state}); start another one", "SESSION_ENDED"
                 )
+            if kind == "message" and not str(data.get("text", "")).strip():
+                raise TeamError("the message is empty: write what the session is to do", "STORE_MESSAGE")
             number = self._sessions.add_arrival(connection, row, kind, data, person, door)
             connection.notify(CHANNEL, session_id)
         return number
