@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import stat
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,14 @@ def test_set_id_bits_do_not_pass_to_new_content(sandbox: Sandbox, workspace: Pat
     (workspace / "a").chmod(0o4755)
     files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
     assert _mode(workspace / "a") == 0o755
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a file capabilities needs root")
+def test_capabilities_of_a_file_do_not_pass_to_new_content(sandbox: Sandbox, workspace: Path) -> None:
+    (workspace / "a").write_text("old")
+    os.setxattr(workspace / "a", "security.capability", struct.pack("<5I", 0x02000001, 1 << 13, 0, 0, 0))
+    files.write_atomic(sandbox.target("a", Verb.WRITE), b"new")
+    assert "security.capability" not in os.listxattr(workspace / "a")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="giving files away needs root")

@@ -401,6 +401,8 @@ class StagedDelete(_StagedChange):
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PERMISSIONS: Final = 0o777
 """The bits of the old mode that new content keeps. Set-id bits are dropped: new content must not inherit them."""
+_CAPABILITIES: Final = "security.capability"
+"""Rights of root that a program has by its file. Dropped likewise, as the kernel does whenever a file is written."""
 
 
 def temp_name() -> str:
@@ -501,6 +503,8 @@ def _copy_xattrs(fd: int, old: Handle | None) -> None:
     except OSError:
         return
     for name in names:
+        if name == _CAPABILITIES:
+            continue
         try:
             os.setxattr(fd, name, os.getxattr(old.fd, name))
         except OSError:
