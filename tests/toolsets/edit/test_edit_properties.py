@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.deadlines import within
 from tests.tables import table
 
-from golem_forge.toolsets.edit.locate import PatchedText, locate_chunks
+from golem_forge.toolsets.edit.locate import LineIndex, PatchedText, locate_chunks
 from golem_forge.toolsets.edit.patch import (
     Chunk,
     PatchFailed,
@@ -152,3 +152,27 @@ def test_files_made_to_be_slow_are_not(body: str) -> None:
     text = PatchedText(data, "/w/a")
     with within(10), pytest.raises(PatchFailed, match="these lines are not in /w/a"):
         locate_chunks(chunks_of(f"*** Begin Patch\n*** Update File: a\n@@\n{body}*** End Patch"), text)
+
+
+class CountedLine(str):
+    """A line that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedLine.compared += 1
+        return str.__eq__(self, other)  # type: ignore[no-any-return]
+
+    __hash__ = str.__hash__
+
+
+def test_a_long_chunk_in_a_file_of_few_different_lines_compares_each_line_a_few_times() -> None:
+    lines = ["a", "b"] * 4_000
+    wanted = [*map(CountedLine, ["a", "b"] * 1_000), CountedLine("a"), CountedLine("a")]
+    index = LineIndex([*lines, *wanted, "b"])
+    CountedLine.compared = 0
+    assert list(index.places(wanted, 0, len(index.lines))) == [8_000]
+    assert list(index.places(wanted, 8_000, 10_002)) == [8_000]
+    assert not list(index.places(wanted, 8_001, 10_003)) + list(index.places(wanted, 0, 10_001))
+    assert list(index.places(wanted[:1_000], 7_000, 8_004)) == [7_000, 7_002, 7_004]
+    assert CountedLine.compared < 20 * len(index.lines)

@@ -161,6 +161,7 @@ def _common_length(one: str, other: str) -> int:
 
 MAX_PLACES: Final = 1000
 """Further places are not counted, to bound the work in a file of equal lines."""
+_MANY_COMPARISONS: Final = 1_000_000
 _BLANKS: Final = " \t"
 
 
@@ -224,12 +225,28 @@ class LineIndex:
             return
         rarest, anchors = min(enumerate(found), key=lambda each: len(each[1] or ()))
         assert anchors is not None
+        if len(anchors) * len(wanted) > _MANY_COMPARISONS:
+            yield from self._places_in_text(wanted, start, stop)
+            return
         for at in anchors[bisect_left(anchors, start + rarest) :]:
             first = at - rarest
             if first + len(wanted) > stop:
                 return
             if self.lines[first : first + len(wanted)] == wanted:
                 yield first
+
+    def _places_in_text(self, wanted: list[str], start: int, stop: int) -> Iterator[int]:
+        """The same with every line as one character: the search for a text takes no quadratic time.
+
+        Threat: a long chunk in a file of few different lines, which would take minutes that nobody can interrupt.
+        """
+        codes = {line: chr(code) for code, line in enumerate(dict.fromkeys(wanted), 1)}
+        sought = "".join(codes[line] for line in wanted)
+        text = "".join(codes.get(line, "\0") for line in self.lines[start:stop])
+        at = text.find(sought)
+        while at >= 0:
+            yield start + at
+            at = text.find(sought, at + 1)
 
 
 class FileLines:
