@@ -133,3 +133,11 @@ def test_an_answer_on_the_terminal_counts(shell: Shell, calls: list[ToolCall], m
     assert shell("undo").code == 3 and not calls
     assert shell("undo").code == 0 and len(calls) == 1
     assert asked[0] == "Take back this? [y/N] "
+
+
+def test_the_single_call_that_deleted_a_link_is_found_and_taken_back(in_process: Shell) -> None:
+    (in_process.project / "link").symlink_to("nowhere")
+    assert in_process("call", "delete_file", "--path=link", "--approval=approve_all").code == 0
+    assert "/workspace/link" in in_process("changes").out
+    assert in_process("undo", "--yes").code == 0
+    assert (in_process.project / "link").readlink().name == "nowhere"

@@ -492,10 +492,8 @@ class ZoneStore:
     # --- what is kept for whom
 
     def keep_for(self, session: str, digests: Iterable[str], at: int) -> None:
-        """The contents that a session's change sets name."""
-        self._db.executemany(
-            "INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", ((session, one, at) for one in digests if one)
-        )
+        """The contents that a session's change sets name; an empty one is that of a link, a directory or nothing."""
+        self._db.executemany("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", ((session, one, at) for one in digests))
 
     def keep_commits_for(self, session: str, ids: Iterable[str], at: int) -> None:
         """The commits that refs left, and that git has as long as we name them."""
