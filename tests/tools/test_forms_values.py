@@ -12,6 +12,8 @@ from golem_forge.tools.forms import (
     mask_secrets,
     prefill_fields,
     restore_secrets,
+    secret_fields,
+    secret_texts,
 )
 
 SECRET = {"type": "string", "format": "password"}
@@ -84,3 +86,57 @@ def test_what_was_left_empty_or_masked_stays_what_it_was() -> None:
 def test_problems_go_to_the_field_they_are_in() -> None:
     problems = [("n", "too big"), ("tags[0].name", "too long"), ("n", "odd"), ("", "as a whole")]
     assert errors_by_field(problems) == {"n": "too big; odd", "tags": "tags[0].name: too long", "": "as a whole"}
+
+
+HIDDEN: Any = {
+    "$defs": {
+        "Login": {"type": "object", "properties": {"pin": {"type": "string", "writeOnly": True}}, "required": ["pin"]},
+        "Guest": {"type": "object", "properties": {"nick": {"type": "string"}}, "required": ["nick"]},
+        "Step": {
+            "type": "object",
+            "properties": {"pin": {"type": "string", "format": "password"}, "next": {"$ref": "#/$defs/Step"}},
+        },
+    },
+    "type": "object",
+    "properties": {
+        "headers": {"type": "object", "additionalProperties": {"type": "string", "writeOnly": True}},
+        "logins": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Login"}},
+        "pair": {"type": "array", "prefixItems": [{"type": "string", "format": "password"}, {"type": "integer"}]},
+        "rows": {"type": "array", "items": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Login"}}},
+        "number": {"type": "integer", "writeOnly": True},
+        "words": {"type": "array", "writeOnly": True, "items": {"type": "string"}},
+        "who": {"anyOf": [{"$ref": "#/$defs/Login"}, {"$ref": "#/$defs/Guest"}]},
+        "step": {"$ref": "#/$defs/Step"},
+        "plain": {"type": "object", "additionalProperties": {"type": "string"}},
+    },
+    "required": ["headers", "logins"],
+}
+
+
+def test_a_secret_that_no_field_of_a_form_stands_for_is_hidden_all_the_same() -> None:
+    step: Any = {"pin": "canary-end"}
+    for level in range(9):
+        step = {"pin": f"canary-step-{level}", "next": step}
+    values: Any = {
+        "headers": {"X": "canary-header"},
+        "logins": {"a": {"pin": "canary-login"}},
+        "pair": ["canary-pair", 1],
+        "rows": [{"b": {"pin": "canary-row"}}],
+        "number": 123456789,
+        "words": ["canary-word"],
+        "who": {"pin": "canary-who"},
+        "step": step,
+        "plain": {"shown": "as it is"},
+    }
+    shown = mask_secrets(secret_fields(HIDDEN), values)
+    assert "canary" not in repr(shown) and "123456789" not in repr(shown)
+    assert shown["plain"] == values["plain"]
+    fields = derive_fields(HIDDEN)
+    assert "canary" not in repr(prefill_fields(fields, values))
+    edited = {**shown, "headers": "", "plain": {}}
+    assert restore_secrets(fields, edited, values) == {**values, "plain": {}}
+    known = set(secret_texts(fields, values))
+    assert {"canary-header", "canary-login", "canary-pair", "canary-row", "canary-word", "canary-who"} < known
+    assert {"canary-end", "canary-step-0", "canary-step-8"} < known
+    assert not known & {"as it is", "shown"}
+    assert set(secret_texts(fields, {"who": {"nick": "somebody"}})) == set()

@@ -2,9 +2,9 @@
 
 `derive_fields` takes a JSON Schema, a pydantic model or a Tool and gives one dict per parameter, in declared order:
 `{name, label, type, required, description, default?, options?, min?, max?, step?, pattern?, format?, fields?, item?,
-variants?}`; TypeError for anything else, also for a schema that is not an object's. A field that may be null has the
-default None and is not required: left empty it sends null. A schema too wide or too deep for a form ends in `json`
-fields.
+variants?, secret?}`; TypeError for anything else, also for a schema that is not an object's. A field that may be null
+has the default None and is not required: left empty it sends null. A schema too wide or too deep for a form ends in
+`json` fields; `secret: true` stands at one in which a secret may be, which is hidden as a whole.
 
 `form_arguments` gives the arguments a filled form submits: empty optional fields are left out, an empty field that may
 be null sends null, fixed values are always sent. The full schema validates them afterwards; nothing is checked here.
@@ -87,7 +87,11 @@ class _FormBuilder:
         too_much = self._left < 0 or level > _MAX_LEVELS or max(counted.values(), default=0) > _MAX_RECURSION
         if not too_much:
             field.update(self._form_of(schema, name, counted, level))
-        if field["type"] == "secret":
+        if field["type"] not in ("secret", "fixed", "select") and _is_secret(schema):
+            field = {key: field[key] for key in ("name", "label", "required", "description")} | {"type": "json"}
+        if field["type"] == "json" and _mentions_secret(schema, self._root):
+            field["secret"] = True
+        if _is_hidden(field):
             field.pop("default", None)
             if reading.nullable:
                 field["default"] = None
@@ -294,17 +298,25 @@ def secret_texts(fields: Sequence[FormField], values: Mapping[str, Any]) -> Iter
 
 def secret_fields(schema: Mapping[str, Any]) -> tuple[FormField, ...]:
     """Returns the fields that are secret or contain a secret; a quick test handles schemas without any."""
-    return tuple(filter(holds_secret, derive_fields(schema))) if _mentions_secret(schema) else ()
+    return tuple(filter(holds_secret, derive_fields(schema))) if _mentions_secret(schema, {}) else ()
 
 
-def _mentions_secret(schema: Any) -> bool:
-    parts = [schema]
+def _is_secret(schema: Mapping[str, Any]) -> bool:
+    return schema.get("writeOnly") is True or schema.get("format") == "password"
+
+
+def _mentions_secret(schema: Any, root: dict[str, Any]) -> bool:
+    """Whether a secret stands anywhere in the schema, or in a part of the root that it refers to."""
+    parts, followed = [schema], set()
     while parts:
         part = parts.pop()
         if isinstance(part, Mapping):
-            if part.get("writeOnly") is True or part.get("format") == "password":
+            if _is_secret(part):
                 return True
             parts += part.values()
+            if isinstance(reference := part.get("$ref"), str) and reference not in followed:
+                followed.add(reference)
+                parts.append(resolve_schema({"$ref": reference}, root).schema)
         elif isinstance(part, list):
             parts += part
     return False
@@ -312,7 +324,11 @@ def _mentions_secret(schema: Any) -> bool:
 
 def holds_secret(field: FormField) -> bool:
     inner = (*field.get("fields", ()), *field.get("variants", ()), *([field["item"]] if "item" in field else ()))
-    return field["type"] == "secret" or any(holds_secret(each) for each in inner)
+    return _is_hidden(field) or any(holds_secret(each) for each in inner)
+
+
+def _is_hidden(field: FormField) -> bool:
+    return field["type"] == "secret" or field.get("secret") is True
 
 
 def _filled_field(field: FormField, value: Any) -> dict[str, Any]:
@@ -320,6 +336,8 @@ def _filled_field(field: FormField, value: Any) -> dict[str, Any]:
     kind = field["type"]
     if kind in ("fixed", "secret"):
         return filled
+    if _is_hidden(field):
+        return {**filled, "required": False}  # left empty it stays what it is
     if kind == "group" and isinstance(value, Mapping):
         filled["fields"] = prefill_fields(field["fields"], value)
     elif not holds_secret(field):
@@ -344,6 +362,12 @@ def _secret_texts(field: FormField, value: Any) -> Iterator[str]:
         return
     if field["type"] == "group" and isinstance(value, Mapping):
         yield from secret_texts(field["fields"], value)
+    elif field["type"] == "variants":
+        for variant in field["variants"]:
+            yield from _secret_texts(variant, value)
+    elif field["type"] == "json" and isinstance(value, Mapping):
+        for part in value.values():
+            yield from _secret_texts(field, part)
     elif isinstance(value, list):
         for item in value:
             yield from _secret_texts(field.get("item", field), item)

@@ -57,6 +57,7 @@ from golem_forge.tools.forms import (
     derive_fields,
     errors_by_field,
     form_arguments,
+    holds_secret,
     mask_secrets,
     prefill_fields,
     restore_secrets,
@@ -243,9 +244,7 @@ async def _arguments(
     try:
         bound = bind_partial(schema, tokens)
     except BindingError as error:
-        secret = any(
-            each["type"] == "secret" or classify_name(each["name"]) != NO_CREDENTIAL for each in form["fields"]
-        )
+        secret = any(holds_secret(each) or classify_name(each["name"]) != NO_CREDENTIAL for each in form["fields"])
         raise CommandError(error.unquoted if secret else str(error)) from None
     given: dict[str, Any] = dict(bound.args)
     if not bound.interactive and not bound.missing:

@@ -117,7 +117,7 @@ def _ask(field: Mapping[str, Any], value: Any, way: str) -> FormWalk:
 
 def _scalar(field: Mapping[str, Any], value: Any, label: str, *, hint: str = "", ends: bool = False) -> FormWalk:
     """`ends`: an empty line is no value of a list but its end."""
-    secret = field["type"] == "secret"
+    secret = field["type"] == "secret" or field.get("secret") is True
     if secret and isinstance(value, str):
         field, hint = {**field, "required": False}, "leave it empty to keep the value"
     if value is _NO_VALUE:

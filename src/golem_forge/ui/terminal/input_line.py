@@ -346,7 +346,8 @@ def holds_secret(line: str, tools: Mapping[str, Sequence[Mapping[str, Any]]], bu
 def _is_secret(field: Mapping[str, Any]) -> bool:
     """Whether it is one, is named like one, or has such a part."""
     parts = [*(field.get("fields") or ()), *(field.get("variants") or ()), field.get("item")]
-    named = field.get("type") == "secret" or classify_name(str(field.get("name", ""))) != NO_CREDENTIAL
+    own = field.get("type") == "secret" or field.get("secret") is True
+    named = own or classify_name(str(field.get("name", ""))) != NO_CREDENTIAL
     return named or any(_is_secret(part) for part in parts if isinstance(part, Mapping))
 
 
