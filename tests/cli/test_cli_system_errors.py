@@ -54,9 +54,15 @@ def test_a_file_never_gets_the_number_of_a_closed_stream(environ: dict[str, str]
     assert subprocess.run(command, env=environ, cwd=tmp_path, timeout=PATIENCE).returncode > 2
 
 
-def test_a_full_device_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:
-    ran = shell('"$1" tools list >/dev/full', environ, tmp_path)
+@pytest.mark.parametrize("words", ["tools list", "--help", "--version"])
+def test_a_full_device_is_one_line(words: str, environ: dict[str, str], tmp_path: Path) -> None:
+    ran = shell(f'"$1" {words} >/dev/full', environ, tmp_path)
     assert (ran.returncode, ran.stderr) == (1, "forge: No space left on device\n")
+
+
+def test_nobody_reads_the_help_and_nothing_is_said(environ: dict[str, str], tmp_path: Path) -> None:
+    ran = shell('(sleep 0.1; "$1" --help; echo $? >&2) | true', {**environ, "PYTHONUNBUFFERED": "1"}, tmp_path)
+    assert ran.stderr == "0\n"
 
 
 @pytest.mark.parametrize("words", [("tools", "new", "made"), ("call", "read_file", "--path", "x")])

@@ -48,3 +48,16 @@ def test_nothing_is_overwritten(
     assert (out.count("wrote "), out.count("kept ")) == (1, 2)
     assert run([]) == 0
     assert "Nothing to do" in capsys.readouterr().out
+
+
+def test_the_next_command_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([str(tmp_path / "my app")]) == 0
+    assert f"`forge trust '{tmp_path}/my app'`" in capsys.readouterr().out
+
+
+def test_an_empty_name_is_not_this_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run([""]) == 2
+    assert not list(tmp_path.iterdir()) and "is empty" in capsys.readouterr().err

@@ -122,6 +122,10 @@ def test_every_flag_arrives_and_one_that_is_not_given_says_nothing(program: Path
         (["--resume", "last", "-p", "docs"], "leave --program out"),
         (["--resume", "last", "--dry-run"], "leave --dry-run out"),
         (["-i", "caf\udce9"], "the input is not UTF-8"),
+        (["--resume", "", "go on"], "--resume: the value is empty"),
+        (["--program", "", "hi"], "--program: the value is empty"),
+        (["--worker", "", "hi"], "--worker: the value is empty"),
+        (["--model", "", "hi"], "--model: the value is empty"),
     ],
 )
 def test_w48_what_contradicts_itself_is_said(words: list[str], says: str) -> None:

@@ -287,6 +287,14 @@ def test_list_fits_100_columns_whatever_is_in_it(talked: Shell) -> None:
     assert "table  Say what" in last and last.endswith("…")
 
 
+def test_a_dry_run_names_the_file_that_the_model_stands_in(shell: Shell) -> None:
+    (shell.home / ".forge").mkdir(exist_ok=True)
+    (shell.home / ".forge" / "config.yaml").write_text("model: scripted:yours.yaml\n")
+    assert shell("run", "--dry-run", "--json").json["model"]["from"] == "~/.forge/config.yaml:1"
+    shell.write("forge.yaml", "model: scripted:mine.yaml\n")
+    assert shell("run", "--dry-run", "--json").json["model"]["from"] == "forge.yaml:1"
+
+
 def test_a_dry_run_names_instructions_skills_and_what_is_wrong_with_them(shell: Shell) -> None:
     shell.write("AGENTS.md", "Use tabs.")
     shell.write(".agents/skills/good/SKILL.md", "---\nname: good\ndescription: Does good.\n---\nBe good.\n")

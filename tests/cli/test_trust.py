@@ -46,6 +46,12 @@ def test_trust_reaches_the_program_from_below(shell):
     assert shell("trust", str(shell.project), cwd=shell.home).code == 0
 
 
+def test_an_empty_name_is_not_this_directory(shell):
+    shell.write("forge.yaml", "")
+    assert shell("trust", "", "--yes").code == 2
+    assert "is trusted. Nothing changed" not in shell("trust", "--show").out
+
+
 def test_a_program_that_cannot_start_says_so_before_trust_is_asked_for(shell):
     """Trust would not help: a missing module, a syntax error and a zone without a directory come first."""
     shell.write("forge.yaml", "sandbox: {zones: {data: {path: ./data}}}\n")

@@ -174,6 +174,8 @@ def test_14_values_take_their_type_from_the_schema(line: str, args: dict[str, An
         (PUSH, "/git_push --no-force=1", "'--no-force' at position 10: takes no value"),
         (PUSH, "/git_push --force --no-force", "'--no-force' at position 18: given twice"),
         (PUSH, "/git_push --branch a --branch b", "'--branch' at position 21: given twice"),
+        (ALL, '/list --opts {"a":1,"a":2}', "'--opts' at position 6: a key stands twice in one object"),
+        (ALL, '/list --tag [{"a":1,"a":2}]', "'--tag' at position 6: a key stands twice in one object"),
         (ALL, "/list --count abc", "'--count' at position 6: expected integer, got \"abc\""),
         (ALL, "/list --count 1.5", "'--count' at position 6: expected integer, got \"1.5\""),
         (ALL, "/list --count ~", "'--count' at position 6: expected integer, got \"\""),

@@ -319,7 +319,7 @@ def chosen_model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, 
         check_priced(worker.budget, name, find, where=worker.at("budget"))
     return {
         "name": chosen.model,
-        "from": chosen.said_by,
+        "from": settings.origins.get("model", "forge.yaml") if chosen.said_by == "forge.yaml" else chosen.said_by,
         "key": key_variable(split_model(split_models(chosen.model)[0])[0], settings.models),
         "problem": missing_key(chosen.model, settings.models, os.environ, stored),
     }

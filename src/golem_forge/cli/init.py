@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Final
 
 from golem_forge.cli.command import fail, read_args
-from golem_forge.core.text import display_path
+from golem_forge.core.text import display_path, one_line
 
 HELP: Final = """usage: forge init [DIR]
 
@@ -85,7 +86,10 @@ FILES: Final = {"forge.yaml": _PROGRAM, "main.worker": _WORKER, "tools.py": _TOO
 
 
 def run(words: list[str]) -> int:
-    directory = Path(read_args("init", HELP, words, "dir?", dir=".").dir)
+    given = read_args("init", HELP, words, "dir?", dir=".").dir
+    if not given:
+        return fail("init", "the name of the directory is empty.", 2)
+    directory = Path(given)
     written = 0
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -98,7 +102,7 @@ def run(words: list[str]) -> int:
     if not written:
         print("Nothing to do: all three files exist already.")
         return 0
-    there = "" if directory == Path() else f" {display_path(directory)}"
+    there = "" if directory == Path() else f" {shlex.quote(one_line(str(directory)))}"
     print(f"Next: read them, run `forge trust{there}` so that tools.py may run, then `forge run{there}`.")
     return 0
 

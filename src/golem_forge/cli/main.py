@@ -118,13 +118,11 @@ def _run_command(words: list[str]) -> int:
     _open_streams()
     verb, rest = (words[0], words[1:]) if words else ("run", [])
     if verb in ("-h", "--help", "help"):
-        print(usage())
-        return 0
+        return _guarded(lambda _: _print_text(usage()), rest)
     if verb in ("-V", "--version"):
         from golem_forge._version import __version__
 
-        print(f"forge {__version__}")
-        return 0
+        return _guarded(lambda _: _print_text(f"forge {__version__}"), rest)
     if verb.startswith("-"):
         verb, rest = "run", words
     if verb not in VERBS:
@@ -135,6 +133,11 @@ def _run_command(words: list[str]) -> int:
     if verb in VERBS_ELSEWHERE:
         return _guarded(getattr(import_module(f"golem_forge.cli.{VERBS_ELSEWHERE[verb]}"), f"run_{verb}"), rest)
     return _guarded(import_module(f"golem_forge.cli.{verb}").run, rest)
+
+
+def _print_text(text: str) -> int:
+    print(text)
+    return 0
 
 
 def usage() -> str:

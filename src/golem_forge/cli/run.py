@@ -137,8 +137,9 @@ def parse_run_args(words: list[str]) -> RunArgs:
     end = words.index("--") if "--" in words else len(words)  # what follows is text, whatever it looks like
     given = reader.parse_intermixed_args(words[:end])
     given.words += words[end + 1 :]
-    if given.resume == "":  # an unset variable must not start a session anew
-        raise CommandUsageError("--resume takes the id of a session, the beginning of one, or last")
+    for option in ("resume", "program", "worker", "model"):
+        if vars(given)[option] == "":  # of a variable that is not set: no other session or directory is meant
+            raise CommandUsageError(f"--{option}: the value is empty")
     if given.resume and (given.program or given.worker or given.dry_run):
         other = "--program" if given.program else "--worker" if given.worker else "--dry-run"
         raise CommandUsageError(f"--resume keeps the directory and the settings of the session: leave {other} out")

@@ -43,6 +43,8 @@ def run(words: list[str]) -> int:
     declare(reader.add_mutually_exclusive_group(), "--yes", "--show", "--withdraw")
     asked = reader.parse_args(words)
 
+    if not asked.dir:
+        return fail("trust", "the name of the directory is empty.", 2)
     store = trust_store(forge_home())
     directory = Path(asked.dir)
     alone = os.path.lexists(directory / ".forge") or bool(covered_files(directory))

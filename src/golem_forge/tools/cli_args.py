@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from golem_forge.core.json import strict_json
+from golem_forge.core.json import strict_json, unique_members
 from golem_forge.core.regex import regex
 from golem_forge.core.text import clip, closest_match, escape_control_chars
 from golem_forge.tools.schema import ResolvedSchema, alternatives, resolve_schema
@@ -312,11 +312,17 @@ def _number(text: str, pattern: re.Pattern[str], name: str) -> int | float:
 
 
 def _parse_json(text: str) -> Any:
-    """The JSON value a text is, or _ABSENT; NaN and Infinity are not JSON."""
+    """The JSON value a text is, or _ABSENT; NaN and Infinity are not JSON. Raises OptionMismatch for a key that stands
+    twice in one object."""
     try:
-        return strict_json(text)
+        found = strict_json(text)
     except (ValueError, RecursionError):
         return _ABSENT
+    try:
+        json.loads(text, object_pairs_hook=unique_members)
+    except ValueError as error:
+        raise OptionMismatch(str(error)) from None
+    return found
 
 
 def _is_allowed(schema: Any, root: dict[str, Any], value: Any) -> bool:

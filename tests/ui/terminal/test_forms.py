@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from golem_forge.ui.terminal.forms import FieldError, parse_value
+
 Play = Callable[..., Any]
 ESC, ENTER, CTRL_C = "\x1b", "\r", "\x03"
 SEND = "(y send"
@@ -106,3 +110,8 @@ def test_ctrl_c_cancels_a_form_and_n_declines_it(play: Play) -> None:
     played.after_silence(SEND)
     terminal.send("n")
     assert played.wait_noted("filled", 2)["action"] == "decline"
+
+
+def test_json_that_names_a_key_twice_is_an_error_at_its_field() -> None:
+    with pytest.raises(FieldError, match="a key stands twice"):
+        parse_value({"type": "json", "required": True}, '{"a": 1, "a": 2}')

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
-from golem_forge.core.json import strict_json
+from golem_forge.core.json import strict_json, unique_members
 from golem_forge.core.lazy_dataclass import dataclass
 from golem_forge.core.regex import regex
 from golem_forge.core.text import escape_control_chars
@@ -286,6 +286,7 @@ def parse_value(field: Mapping[str, Any], text: str) -> Any:
     if kind == "multiselect":
         return _multiselect(field, stripped)
     try:
+        json.loads(stripped, object_pairs_hook=unique_members)
         return strict_json(stripped)
     except (ValueError, RecursionError) as error:
         raise FieldError(f"not JSON: {error}") from None
