@@ -292,7 +292,7 @@ def test_a_dry_run_names_the_file_that_the_model_stands_in(shell: Shell) -> None
     (shell.home / ".forge" / "config.yaml").write_text("model: scripted:yours.yaml\n")
     assert shell("run", "--dry-run", "--json").json["model"]["from"] == "~/.forge/config.yaml:1"
     shell.write("forge.yaml", "model: scripted:mine.yaml\n")
-    assert shell("run", "--dry-run", "--json").json["model"]["from"] == "forge.yaml:1"
+    assert shell("run", "--dry-run", "--json").json["model"]["from"] == "forge.yaml"
 
 
 def test_a_dry_run_names_instructions_skills_and_what_is_wrong_with_them(shell: Shell) -> None:

@@ -317,9 +317,10 @@ def chosen_model(asked: RunArgs, program: Program, worker: Worker) -> dict[str, 
         find = partial(price_of, name, settings.models, settings.pricing)
         check_priced(settings.budget, name, find, where=settings.origins.get("budget", ""))
         check_priced(worker.budget, name, find, where=worker.at("budget"))
+    origin = settings.origins.get("model", "forge.yaml")
     return {
         "name": chosen.model,
-        "from": settings.origins.get("model", "forge.yaml") if chosen.said_by == "forge.yaml" else chosen.said_by,
+        "from": origin if chosen.said_by == "forge.yaml" and not origin.startswith("forge.yaml") else chosen.said_by,
         "key": key_variable(split_model(split_models(chosen.model)[0])[0], settings.models),
         "problem": missing_key(chosen.model, settings.models, os.environ, stored),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from golem_forge.cli.command import fail, read_args
-from golem_forge.core.text import display_path, one_line
+from golem_forge.core.text import display_path
 
 HELP: Final = """usage: forge init [DIR]
 
@@ -102,9 +102,16 @@ def run(words: list[str]) -> int:
     if not written:
         print("Nothing to do: all three files exist already.")
         return 0
-    there = "" if directory == Path() else f" {shlex.quote(one_line(str(directory)))}"
+    there = "" if directory == Path() else f" {_as_typed(directory)}"
     print(f"Next: read them, run `forge trust{there}` so that tools.py may run, then `forge run{there}`.")
     return 0
+
+
+def _as_typed(directory: Path) -> str:
+    """The path as a word of a shell."""
+    shown = display_path(directory)
+    home, rest = ("~/", shown[2:]) if shown.startswith("~/") and directory.is_absolute() else ("", shown)
+    return home + shlex.quote(rest)
 
 
 def _write_new(path: Path, text: str) -> bool:

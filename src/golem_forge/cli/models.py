@@ -143,6 +143,8 @@ def _model_here(program: Program) -> dict[str, Any]:
         found = chosen_model(RunArgs(directory=Path.cwd()), program, load_roster(program).root)
     except ConfigError as error:
         return {"name": "", "from": "", "problem": error.problems[0]}
+    if found["from"] == "forge.yaml":
+        found["from"] = program.run.origins.get("model", "forge.yaml")
     return {"name": found["name"], "from": found["from"], "problem": found["problem"]}
 
 
