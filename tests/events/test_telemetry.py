@@ -13,6 +13,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.deadlines import PATIENCE
 
 from golem_forge.config.program import OtelSettings
 from golem_forge.events import session_spans, telemetry
@@ -93,7 +94,7 @@ def test_two_calls_of_one_sub_worker_keep_their_own_runs(seen: Seen) -> None:
     result(bus, "inner", "inner")
     result(bus, "outer", "outer")
     end()
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     finished = seen.exporter.get_finished_spans()
     calls = {s.attributes["gen_ai.tool.call.id"]: s for s in finished if "gen_ai.tool.call.id" in s.attributes}
     runs = {s.attributes["gen_ai.agent.id"]: s for s in finished if "gen_ai.agent.id" in s.attributes}
@@ -115,7 +116,7 @@ def test_questions_waits_and_what_a_runner_sets_are_measured(seen: Seen) -> None
     metrics.set_queue_length(7)
     metrics.record_wait(1.5)
     metrics.count_lost_lease()
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     assert seen.values("forge.questions.open") == [2]
     assert (seen.values("forge.queue.length"), seen.values("forge.queue.wait")) == ([7], [1.5])
     assert seen.values("forge.leases.lost") == [1] and seen.values("forge.tool.calls") == [1]
@@ -131,7 +132,7 @@ def test_what_is_open_at_the_end_counts_no_longer(seen: Seen) -> None:
     call(bus, "c", "exec_command")
     end()
     call(bus, "later", "exec_command")
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     assert seen.values("forge.questions.open") == [0]
     assert seen.spans["execute_tool exec_command"].attributes["error.type"] == "interrupted"
     assert set(seen.spans) == {"session", "execute_tool exec_command"}
@@ -142,7 +143,7 @@ def test_a_session_that_could_not_start_has_no_span(seen: Seen) -> None:
     end = telemetry.watch_session(bus, OtelSettings())
     bus.emit("approvalRequired", {"requestId": "q", "type": "trust"})
     end()
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     assert seen.spans == {}
 
 
@@ -154,7 +155,7 @@ def test_events_that_are_shown_again_count_once(seen: Seen) -> None:
     result(bus, "c", "read_file")
     bus.replay(list(heard))
     end()
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     assert seen.values("forge.tool.calls") == [1]
 
 
@@ -171,7 +172,7 @@ def test_requests_that_fail_are_told_from_those_that_were_answered(seen: Seen) -
     update(bus, "root", "main", "error", task="over the limit")
     bus.emit("status", {"type": "error", "message": "over the limit", "code": "limit"}, "root")
     end()
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     finished = seen.exporter.get_finished_spans()
     assert [s.status.is_ok for s in finished if s.name == "chat m"] == [False, True], "and none for the second turn"
     assert [s.attributes["forge.status"] for s in finished if s.name == "invoke_agent main"] == ["completed", "limit"]
@@ -186,7 +187,7 @@ def test_hostile_names_and_long_values_are_bounded(seen: Seen, content: bool) ->
     result(bus, "c", "read_file", value={"kind": "text", "content": "v" * 100_000}, error="e" * 100_000)
     result(bus, "n", "\ud800" * 5000, status="tool_not_found")
     end()
-    telemetry.close_telemetry()
+    telemetry.close_telemetry(PATIENCE)
     for span in seen.exporter.get_finished_spans():
         assert len(span.name) < 300
         for name, value in span.attributes.items():
